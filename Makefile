@@ -1,0 +1,31 @@
+# Every target sets up what it needs: a fresh machine with Python 3.11+, git and make is enough.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test check bench clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/tidelog kernels warm
+	touch $@
+
+demo: setup
+	$(BIN)/tidelog demo
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
+
+bench: setup
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

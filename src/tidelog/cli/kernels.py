@@ -1,0 +1,36 @@
+"""`tidelog kernels`: the compiled loops, ahead of their first use.
+
+`warm` compiles what the cache on disk does not have yet, so that a broker's child processes
+and Spark's executors start in a fraction of a second and do not all compile at once.
+"""
+
+from importlib import import_module
+from time import perf_counter
+
+import typer
+
+app = typer.Typer(help="Compiled loops over records.", no_args_is_help=True)
+
+MODULES = ("tidelog.records.columns", "tidelog.records.partitioning")
+"""Importing these declares, and so compiles or loads, every kernel in records."""
+
+
+@app.callback()
+def kernels() -> None:
+    """Compiled loops over records."""
+
+
+@app.command()
+def warm() -> None:
+    """Compiles all kernels into the cache, or loads them if they are there."""
+    started = perf_counter()
+    for module in MODULES:
+        import_module(module)
+    # Imported here: it loads numba, which other commands do without.
+    from tidelog.records.kernels import FOLDER, compiled
+
+    for kernel in compiled:
+        verb = "loaded" if kernel.from_cache else "compiled"
+        typer.echo(f"{verb} {kernel.name} in {kernel.seconds * 1000:.0f} ms")
+    where = FOLDER or "no folder that can be written: they are compiled by every process"
+    typer.echo(f"{len(compiled)} kernels in {perf_counter() - started:.1f} s, kept in {where}")

@@ -1,0 +1,144 @@
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, meta.properties.
+
+A checkpoint is a version line, a line with the number of entries, and an entry a line:
+
+    0
+    2
+    orders 0 1234
+    orders 1 99
+
+All are written whole by rename and fsynced. A file that does not say what it should is
+refused by name: `BadValue` with the line that is wrong.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidelog.base.errors import BadValue
+from tidelog.base.ids import TopicPartition, is_legal_topic
+from tidelog.base.ports import Disk
+from tidelog.log.files import read_whole, write_whole
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+_VERSION: Final = "0"
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def format_entries(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode()
+
+
+def parse_entries(path: str, data: bytes) -> list[list[str]]:
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise BadValue(f"{path}: is not text: {error}") from error
+    if not lines or lines[0].strip() != _VERSION:
+        found = lines[0] if lines else "an empty file"
+        raise BadValue(f"{path}: line 1 should be the version {_VERSION}, not {found!r}")
+    if len(lines) < 2 or not lines[1].strip().isdigit():
+        raise BadValue(f"{path}: line 2 should be the number of entries")
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    if len(entries) != int(lines[1]):
+        raise BadValue(f"{path}: holds {len(entries)} entries where line 2 says {lines[1]}")
+    return entries
+
+
+def _integer(path: str, line: Iterable[str], text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > _INT64_MAX:
+        raise BadValue(f"{path}: {text!r} in {' '.join(line)!r} should be a whole number")
+    return int(text)
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return format_entries(f"{p.topic} {p.partition} {offsets[p]}" for p in sorted(offsets))
+
+
+def parse_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    for line in parse_entries(path, data):
+        if len(line) != 3 or not is_legal_topic(line[0]):
+            raise BadValue(f"{path}: {' '.join(line)!r} should be: topic partition offset")
+        partition = TopicPartition(line[0], _integer(path, line, line[1]))
+        offsets[partition] = _integer(path, line, line[2])
+    return offsets
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """An empty mapping if there is no such file yet."""
+    if disk.stat(path) is None:
+        return {}
+    return parse_offsets(path, read_whole(disk, path))
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    write_whole(disk, path, format_offsets(offsets))
+
+
+def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    return format_entries(f"{epoch} {start}" for epoch, start in epochs)
+
+
+def parse_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
+    epochs: list[tuple[int, int]] = []
+    for line in parse_entries(path, data):
+        if len(line) != 2:
+            raise BadValue(f"{path}: {' '.join(line)!r} should be: epoch start-offset")
+        epochs.append((_integer(path, line, line[0]), _integer(path, line, line[1])))
+    return epochs
+
+
+def format_partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id)[:22].decode()}".encode()
+
+
+def parse_partition_metadata(path: str, data: bytes) -> bytes:
+    """The 16 bytes of the topic's id."""
+    fields = dict(_fields(path, data, ":"))
+    if fields.get("version") != "0":
+        raise BadValue(f"{path}: version {fields.get('version')!r} should be 0")
+    try:
+        topic_id = base64.b64decode(
+            fields.get("topic_id", "") + "==", altchars=b"-_", validate=True
+        )
+    except (binascii.Error, ValueError) as error:
+        raise BadValue(f"{path}: topic_id {fields.get('topic_id')!r}: {error}") from error
+    if len(topic_id) != 16:
+        raise BadValue(f"{path}: topic_id should be 16 bytes in base64, not {len(topic_id)}")
+    return topic_id
+
+
+def format_meta_properties(fields: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}={fields[name]}\n" for name in sorted(fields)).encode()
+
+
+def parse_meta_properties(path: str, data: bytes) -> dict[str, str]:
+    fields = dict(_fields(path, data, "="))
+    if fields.get("version") not in ("0", "1"):
+        raise BadValue(f"{path}: version {fields.get('version')!r} should be 0 or 1")
+    return fields
+
+
+def _fields(path: str, data: bytes, separator: str) -> Iterable[tuple[str, str]]:
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise BadValue(f"{path}: is not text: {error}") from error
+    for line in lines:
+        if line.strip() and not line.startswith("#"):
+            name, found, value = line.partition(separator)
+            if not found:
+                raise BadValue(f"{path}: {line!r} should be: name{separator} value")
+            yield name.strip(), value.strip()

@@ -1,0 +1,227 @@
+"""Compaction as the broker sees it: which log is worth it, and putting the result in place.
+
+The work itself is done by a child process (`cleaning`), which reads closed segments and
+writes `.cleaned` ones beside them. Only what is durable, decided and below the high watermark
+is handed to it. When it is done the old segments are checked to be still there, and the
+cleaned ones take their place, group by group from the front: at no moment, and after no crash,
+is a value gone whose tombstone is not, or back whose tombstone is gone.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.base.limits import decompressed_bytes_max
+from tidelog.base.ports import Entropy, Job, Workers
+from tidelog.log.files import CLEANED, SEGMENT_KINDS, SWAP, remove_if_there
+from tidelog.log.logs import Logs
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.scan import batches
+from tidelog.log.segment import DamagedIndex, Segment
+
+LOAD_FACTOR: Final = 0.9
+HASH_KEY_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A log with something to compact: all closed segments below `upper`, which end there."""
+
+    log: PartitionLog
+    first_dirty: int
+    upper: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / max(1, self.clean_bytes + self.dirty_bytes)
+
+    @property
+    def is_worth_it(self) -> bool:
+        return self.is_overdue or self.dirty_ratio > self.log.settings.min_cleanable_ratio
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [s for s in self.log.segments.closed if s.base_offset < self.upper]
+
+
+def candidate(
+    log: PartitionLog, cleaned_upto: int, high_watermark: int, now_ms: int
+) -> Candidate | None:
+    """What could be compacted in a log; None if nothing."""
+    if not log.settings.cleanup_compact:
+        return None
+    first_dirty = cleaned_upto if cleaned_upto <= log.log_end_offset else 0
+    first_dirty = max(first_dirty, log.log_start_offset)
+    upper = _upper_bound(log, high_watermark, now_ms)
+    if upper <= first_dirty:
+        return None
+    segments = [segment for segment in log.segments.closed if segment.base_offset < upper]
+    dirty = segments[max(0, log.segments.at(first_dirty)) :]
+    dirty_bytes = sum(segment.size for segment in dirty)
+    return Candidate(
+        log=log,
+        first_dirty=first_dirty,
+        upper=upper,
+        clean_bytes=sum(segment.size for segment in segments) - dirty_bytes,
+        dirty_bytes=dirty_bytes,
+        is_overdue=_is_overdue(log, dirty, now_ms),
+    )
+
+
+def _upper_bound(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
+    """The end of the last segment that may be compacted: closed, durable, seen by all in-sync
+    replicas, without an undecided transaction, and older than `min.compaction.lag.ms`."""
+    unstable = log.producers.first_unstable_offset
+    bound = min(high_watermark, log.recovery_point)
+    if unstable is not None:
+        bound = min(bound, unstable)
+    lag_ms = log.settings.min_compaction_lag_ms
+    upper = log.segments.first.base_offset
+    for index, segment in enumerate(log.segments.closed):
+        end = log.segments.end_of(index, log.log_end_offset)
+        if end > bound or (lag_ms > 0 and now_ms - _largest_timestamp(log, segment) < lag_ms):
+            break
+        upper = end
+    return upper
+
+
+def _is_overdue(log: PartitionLog, dirty: list[Segment], now_ms: int) -> bool:
+    """Whether the oldest dirty record has waited for longer than `max.compaction.lag.ms`."""
+    for segment in dirty:
+        first = next(batches(segment.open_file(), 0, segment.size), None)
+        if first is not None and first.header.max_timestamp >= 0:
+            return now_ms - first.header.max_timestamp > log.settings.max_compaction_lag_ms
+    return False
+
+
+def _largest_timestamp(log: PartitionLog, segment: Segment) -> int:
+    try:
+        return segment.largest_timestamp()
+    except DamagedIndex as damage:
+        log.mend(damage)
+        return segment.largest_timestamp()
+
+
+def swap_in(log: PartitionLog, group: Mapping[str, Any], now_ms: int) -> Iterator[None]:
+    """Puts a cleaned segment in the place of those it was made from. Wherever it yields, the
+    names in the folder must be made durable before it goes on."""
+    base, replaced = group["base"], set(group["replaces"])
+    old = [segment for segment in log.segments.closed if segment.base_offset in replaced]
+    new = Segment(log.folder, base, log.settings, log.home.files, CLEANED)
+    new.size = group["size"]
+    new.move(log.disk, SWAP)
+    yield
+    log.segments.replace(old, [new])
+    log.doom(old, now_ms + log.settings.file_delete_delay_ms)
+    yield
+    new.move(log.disk, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """A compaction under way."""
+
+    candidate: Candidate
+    sizes: Mapping[int, int]
+    job: Job
+
+
+class Cleaner:
+    """Picks the log that gains most, has it compacted, and remembers how far it got."""
+
+    def __init__(self, logs: Logs, workers: Workers, entropy: Entropy, map_bytes: int) -> None:
+        self._logs = logs
+        self._workers = workers
+        self._entropy = entropy
+        self._map_bytes = map_bytes
+        self.uncleanable: dict[TopicPartition, str] = {}
+
+    def pick(self) -> Candidate | None:
+        best: Candidate | None = None
+        for log_dir in self._logs.online:
+            now_ms = log_dir.clock.now_ms()
+            for partition, log in log_dir.logs.items():
+                if partition in self.uncleanable:
+                    continue
+                cleaned_upto = log_dir.cleaner_offsets.get(partition, 0)
+                high_watermark = log_dir.high_watermarks.get(partition, 0)
+                found = candidate(log, cleaned_upto, high_watermark, now_ms)
+                if found is not None and found.is_worth_it:
+                    rank = (found.is_overdue, found.dirty_ratio)
+                    if best is None or rank > (best.is_overdue, best.dirty_ratio):
+                        best = found
+        return best
+
+    def begin(self, found: Candidate) -> Cleaning:
+        log = found.log
+        segments = found.segments
+        argument = {
+            "folder": log.folder,
+            "segments": [{"base": s.base_offset, "size": s.size} for s in segments],
+            "first_dirty": found.first_dirty,
+            "upper": found.upper,
+            "map_bytes": self._map_bytes,
+            "load_factor": LOAD_FACTOR,
+            "seed": self._entropy.random_bytes(HASH_KEY_BYTES).hex(),
+            "max_segment_bytes": log.settings.segment_bytes,
+            "max_index_bytes": log.settings.index_bytes_max,
+            "index_interval_bytes": log.settings.index_interval_bytes,
+            "delete_retention_ms": log.settings.delete_retention_ms,
+            "now_ms": self._logs.dir_of(log.partition).clock.now_ms(),
+            "active_producers": log.producers.last_offsets(),
+            "max_batch_bytes": decompressed_bytes_max(log.settings.max_message_bytes),
+        }
+        return Cleaning(
+            candidate=found,
+            sizes={segment.base_offset: segment.size for segment in segments},
+            job=self._workers.start("clean", argument),
+        )
+
+    def end(self, cleaning: Cleaning) -> dict[str, Any] | None:
+        """Waits for the child and puts what it wrote in place; returns its figures. None if the
+        log cannot be compacted, or has changed so that the result is of no use."""
+        log = cleaning.candidate.log
+        log_dir = self._logs.dir_of(log.partition)
+        try:
+            result = cleaning.job.result()
+        except (KafkaError, BadValue, ValueError) as error:
+            self.uncleanable[log.partition] = str(error)
+            return None
+        except OSError as error:
+            raise log_dir.fail(error) from error
+        now_ms = log_dir.clock.now_ms()
+        try:
+            if not _still_there(log, cleaning.sizes):
+                _discard(log, result["groups"])
+                return None
+            for group in result["groups"]:
+                for _ in swap_in(log, group, now_ms):
+                    log.disk.sync_folder(log.folder)
+            log_dir.cleaner_offsets[log.partition] = result["end"]
+            log_dir.persist_cleaner_offsets()
+        except OSError as error:
+            raise log_dir.fail(error) from error
+        return dict(result["stats"])
+
+    def run_once(self) -> dict[str, Any] | None:
+        """Compacts one log now, if one is worth it."""
+        found = self.pick()
+        return self.end(self.begin(found)) if found is not None else None
+
+
+def _still_there(log: PartitionLog, sizes: Mapping[int, int]) -> bool:
+    """Retention or a truncation may have been quicker than the child."""
+    now = {segment.base_offset: segment.size for segment in log.segments.closed}
+    return all(now.get(base) == size for base, size in sizes.items())
+
+
+def _discard(log: PartitionLog, groups: list[Mapping[str, Any]]) -> None:
+    for group in groups:
+        cleaned = Segment(log.folder, group["base"], log.settings, log.home.files, CLEANED)
+        for kind in SEGMENT_KINDS:
+            remove_if_there(log.disk, cleaned.path(kind))

@@ -1,0 +1,231 @@
+"""The second pass of compaction: writing what is left of each batch of a segment.
+
+Plain batches are the kernels' work. Those that are compressed, transactional or markers are
+dealt with here one by one, by the same rules: a record stays if no later one has its key, a
+tombstone until its batch's delete horizon has passed, a marker until its transaction has no
+data left and then until its own horizon has. A batch that is left empty goes, unless it
+holds the last offset of an active producer or of the whole segment.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.log.chunks import ByteArray, IntArray, Source, bad_records, numbers, walk
+from tidelog.log.cleaned_segment import CleanedSegment
+from tidelog.log.decided import DecidedTransactions
+from tidelog.log.key_map import records_of
+from tidelog.records.batch import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON,
+    BatchHeader,
+    read_header,
+    seal,
+)
+from tidelog.records.clean_kernels import (
+    GROWTH,
+    KEEP,
+    KEEP_TOMBSTONE,
+    LAST_POSITION,
+    Rules,
+    clean_batches,
+    copy_kept,
+    judge_records,
+    new_rules,
+)
+from tidelog.records.compression import compress
+from tidelog.records.control import ControlType, control_type
+from tidelog.records.key_kernels import KeyTable, Window
+from tidelog.records.map_kernels import (
+    AT,
+    BAD_RECORDS,
+    BEYOND,
+    MORE_VERDICTS,
+    NEXT_OFFSET,
+    OUTPUT_FULL,
+    REASON,
+    RECORDS_KEPT,
+    RECORDS_READ,
+    SPECIAL,
+    STOP_FIELDS,
+)
+from tidelog.records.reference import RECORD_SIZE_MIN, read_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What decides over records: everything at or above `end` stays as it is."""
+
+    end: int
+    now_ms: int
+    delete_retention_ms: int
+    active_producers: frozenset[int]
+    max_batch_bytes: int
+
+    @property
+    def new_horizon_ms(self) -> int:
+        return self.now_ms + self.delete_retention_ms
+
+    def has_expired(self, batch: BatchHeader) -> bool:
+        horizon_ms = batch.delete_horizon_ms
+        return horizon_ms is not None and horizon_ms <= self.now_ms
+
+    def rules(self) -> Rules:
+        return new_rules(self.end, self.now_ms, self.new_horizon_ms, self.active_producers)
+
+
+class FilterPass:
+    """Goes through the segments of one group, into one cleaned segment."""
+
+    def __init__(
+        self,
+        retention: Retention,
+        table: KeyTable,
+        window: Window,
+        transactions: DecidedTransactions,
+    ) -> None:
+        self.stop: IntArray = np.zeros(STOP_FIELDS, np.int64)
+        self._retention = retention
+        self._rules = retention.rules()
+        self._table = table
+        self._window = window
+        self._transactions = transactions
+        self._end_of_last = -1
+        self._is_last = False
+
+    def take(self, source: Source, base: int, target: CleanedSegment, is_last: bool) -> None:
+        """Takes a whole segment. `is_last`: no batch of the group follows."""
+        self.target = target
+        self.stop[NEXT_OFFSET] = max(base, self.stop[NEXT_OFFSET])
+        self._end_of_last = source.size if is_last else -1
+        walk(source, self)
+
+    def run(self, buffer: ByteArray, position: int) -> None:
+        self._rules.numbers[LAST_POSITION] = self._end_of_last - position
+        target = self.target
+        clean_batches(
+            buffer,
+            self._rules,
+            self._table,
+            self._window,
+            target.output,
+            target.indexer,
+            self.stop,
+        )
+
+    def resume(self, buffer: ByteArray, position: int) -> bool:
+        at = int(self.stop[AT])
+        header = read_header(buffer.data, at)
+        reason = int(self.stop[REASON])
+        if reason == SPECIAL:
+            self._take_special(header, buffer, at, position)
+        elif reason == OUTPUT_FULL:
+            self.target.flush()
+            self.target.make_room(header.size + GROWTH * header.count)
+        elif reason == MORE_VERDICTS:
+            self.target.need_verdicts(header.count)
+        else:
+            assert reason == BEYOND, reason
+            raise self.target.too_far()
+        return True
+
+    def _take_special(self, header: BatchHeader, buffer: ByteArray, at: int, position: int) -> None:
+        batch = buffer[at : at + header.size]
+        self._is_last = position + at + header.size == self._end_of_last
+        if header.is_control:
+            self._filter_marker(header, batch)
+        else:
+            self._filter_data(header, batch)
+        self.stop[AT] = at + header.size
+        self.stop[NEXT_OFFSET] = header.next_offset
+        self.stop[RECORDS_READ] += header.count
+
+    def _filter_marker(self, header: BatchHeader, batch: ByteArray) -> None:
+        retention, kind = self._retention, self._control_type(batch)
+        ends_transaction = kind in (ControlType.ABORT, ControlType.COMMIT)
+        has_data = ends_transaction and self._transactions.saw_marker(header)
+        may_go = kind is None or (ends_transaction and not has_data)
+        if not may_go or header.base_offset >= retention.end:
+            self._keep(header, batch)
+        elif kind is None or retention.has_expired(header):
+            self._leave_empty(header)
+            return
+        elif header.delete_horizon_ms is None:
+            self._rewrite(header, records_of(header, batch, 0, len(batch)), None)
+        else:
+            self._keep(header, batch)
+        aborted = self._transactions.aborted_by(header) if kind is ControlType.ABORT else None
+        if aborted is not None:
+            self.target.append_aborted(aborted)
+
+    def _control_type(self, batch: ByteArray) -> ControlType | None:
+        record = next(read_records(batch.data, self._retention.max_batch_bytes), None)
+        return control_type(record.key) if record is not None else None
+
+    def _filter_data(self, header: BatchHeader, batch: ByteArray) -> None:
+        self._transactions.saw_data(header)
+        if header.base_offset >= self._retention.end:
+            self._keep(header, batch)
+            return
+        if not header.count or self._transactions.is_aborted(header):
+            self._leave_empty(header)
+            return
+        records = records_of(header, batch, 0, self._retention.max_batch_bytes)
+        verdicts = self._judge(header, records)
+        needs_horizon = header.delete_horizon_ms is None and KEEP_TOMBSTONE in verdicts
+        kept = np.count_nonzero(verdicts)
+        if not kept:
+            self._leave_empty(header)
+        elif kept == header.count and not needs_horizon:
+            self._keep(header, batch)
+        else:
+            self._rewrite(header, records, verdicts, needs_horizon=needs_horizon)
+
+    def _judge(self, header: BatchHeader, records: ByteArray) -> ByteArray:
+        if header.count * RECORD_SIZE_MIN > len(records):
+            raise bad_records()
+        verdicts = np.empty(header.count, np.uint8)
+        shape = numbers(header.base_offset, header.last_offset_delta, header.count)
+        has_expired = self._retention.has_expired(header)
+        result = judge_records(records, shape, has_expired, self._table, self._window, verdicts)
+        if result == BAD_RECORDS:
+            raise bad_records()
+        return verdicts
+
+    def _keep(self, header: BatchHeader, batch: ByteArray) -> None:
+        self.target.append(batch, header)
+        self.stop[RECORDS_KEPT] += header.count
+
+    def _leave_empty(self, header: BatchHeader) -> None:
+        is_active = header.last_offset in self._retention.active_producers
+        if self._is_last or (header.producer_id >= 0 and is_active):
+            attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON)
+            empty = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, count=0)
+            self.target.append(seal(empty, b""), empty)
+
+    def _rewrite(
+        self,
+        header: BatchHeader,
+        records: ByteArray,
+        verdicts: ByteArray | None,
+        *,
+        needs_horizon: bool = True,
+    ) -> None:
+        """Writes the batch with the records that stay, all of them without verdicts."""
+        if verdicts is None:
+            verdicts = np.full(header.count, KEEP, np.uint8)
+        base_timestamp = header.base_timestamp
+        if needs_horizon:
+            base_timestamp = self._retention.new_horizon_ms
+        change = header.base_timestamp - base_timestamp
+        kept = np.empty(len(records) + GROWTH * header.count, np.uint8)
+        size, latest = copy_kept(records, verdicts, change, header.base_timestamp, kept)
+        header = header._replace(
+            attributes=header.attributes | (DELETE_HORIZON if needs_horizon else 0),
+            base_timestamp=base_timestamp,
+            max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
+            count=int(np.count_nonzero(verdicts)),
+        )
+        self.target.append(seal(header, compress(header.compression, kept[:size].data)), header)
+        self.stop[RECORDS_KEPT] += header.count

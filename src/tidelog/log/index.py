@@ -1,0 +1,197 @@
+"""The sparse indexes of a segment: pairs of growing numbers, one every few kilobytes of log.
+
+    .index      4 last offset of a batch - base offset    4 position of that batch
+    .timeindex  8 largest timestamp so far                4 offset of it - base offset
+
+The active segment's entries are in memory and are written behind the log in small lots:
+they can always be made again from it. Of a closed segment only every 128th key, the
+fences, stays in memory, and a lookup reads the one block between two fences. So a lookup
+costs the same in a small log and in a large one, and nothing is mapped or preallocated.
+Zeros behind the last entry, as Kafka leaves them, are not entries.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from struct import Struct
+from typing import Final
+
+from tidelog.base.errors import BadValue
+from tidelog.base.ports import Buffer, Disk
+from tidelog.log.files import OpenFiles
+
+OFFSET_ENTRY: Final = Struct(">iI")
+TIME_ENTRY: Final = Struct(">qi")
+BLOCK_ENTRIES: Final = 128
+
+NOTHING: Final = (-1, -1)
+
+
+def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
+    """The entries of an index file, without a zero tail; refuses one whose keys do not grow."""
+    used = len(bytes(data).rstrip(b"\0"))
+    used += -used % entry.size
+    if used > len(data):
+        raise BadValue(f"{path}: {len(data)} bytes are not a multiple of {entry.size}")
+    entries: list[tuple[int, int]] = list(entry.iter_unpack(memoryview(data)[:used]))
+    for before, after in pairwise(entries):
+        if after[0] <= before[0]:
+            raise BadValue(f"{path}: entry {after} does not follow {before}: keys must grow")
+    return entries
+
+
+class SparseIndex:
+    """One index of one segment. Keys grow strictly; a value belongs to its key."""
+
+    __slots__ = ("_count", "_entry", "_fences", "_files", "_keys", "_path", "_values", "_written")
+
+    def __init__(self, files: OpenFiles, path: str, entry: Struct) -> None:
+        self._files = files
+        self._path = path
+        self._entry = entry
+        self._keys: array[int] | None = None
+        self._values = array("q")
+        self._fences: array[int] | None = None
+        self._count = 0
+        self._written = 0
+
+    def moved(self, path: str) -> None:
+        self._files.forget(self._path)
+        self._path = path
+
+    def create(self, disk: Disk) -> None:
+        """Begins an empty index, in memory and on disk."""
+        disk.open(self._path, "create").truncate(0)
+        self._use([])
+
+    def load(self) -> None:
+        """Takes all entries into memory, to go on writing."""
+        self._use(self._read())
+
+    def append(self, key: int, value: int) -> None:
+        assert self._keys is not None
+        self._keys.append(key)
+        self._values.append(value)
+        self._count += 1
+
+    @property
+    def unwritten(self) -> int:
+        return self._count - self._written
+
+    def write(self) -> None:
+        """Writes the entries that are in memory only."""
+        if self._keys is None or self._written == self._count:
+            return
+        pack = self._entry.pack
+        lot = zip(self._keys[self._written :], self._values[self._written :], strict=True)
+        data = b"".join([pack(key, value) for key, value in lot])
+        self._files.get(self._path).pwrite(data, self._written * self._entry.size)
+        self._written = self._count
+
+    def sync(self) -> None:
+        self._files.get(self._path).sync()
+
+    def close_for_writing(self) -> None:
+        """Writes what is left and keeps only the fences."""
+        self.write()
+        assert self._keys is not None
+        self._fences = self._keys[::BLOCK_ENTRIES]
+        self._keys = None
+        self._values = array("q")
+
+    def truncate(self, count: int) -> None:
+        """Keeps the first `count` entries. The index is in memory afterwards."""
+        if self._keys is None:
+            self.load()
+        assert self._keys is not None
+        del self._keys[count:]
+        del self._values[count:]
+        self._count = min(self._count, count)
+        self._written = min(self._written, self._count)
+        self._files.get(self._path).truncate(self._written * self._entry.size)
+
+    @property
+    def count(self) -> int:
+        if self._keys is None and self._fences is None:
+            self._find_fences()
+        return self._count
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry, or (-1, -1)."""
+        if self._keys is not None:
+            return (self._keys[-1], self._values[-1]) if self._keys else NOTHING
+        count = self.count
+        if not count:
+            return NOTHING
+        size = self._entry.size
+        data = self._files.get(self._path).pread(size, (count - 1) * size)
+        key, value = self._entry.unpack(data)
+        return key, value
+
+    def floor(self, key: int) -> tuple[int, int]:
+        """The last entry whose key is not above `key`, or (-1, -1)."""
+        keys = self._keys
+        if keys is not None:
+            found = bisect_right(keys, key)
+            return (keys[found - 1], self._values[found - 1]) if found else NOTHING
+        if self._fences is None:
+            self._find_fences()
+        assert self._fences is not None
+        block = bisect_right(self._fences, key) - 1
+        if block < 0:
+            return NOTHING
+        data = self._block(block)
+        unpack, size = self._entry.unpack_from, self._entry.size
+        found = bisect_right(range(len(data) // size), key, key=lambda i: unpack(data, i * size)[0])
+        key, value = unpack(data, (found - 1) * size)
+        return key, value
+
+    def ceiling(self, key: int) -> tuple[int, int]:
+        """The first entry whose key is not below `key`, or (-1, -1)."""
+        keys = self._keys
+        if keys is not None:
+            found = bisect_left(keys, key)
+            return (keys[found], self._values[found]) if found < len(keys) else NOTHING
+        if self._fences is None:
+            self._find_fences()
+        assert self._fences is not None
+        block = max(0, bisect_left(self._fences, key) - 1)
+        data = self._block(block)
+        unpack, size = self._entry.unpack_from, self._entry.size
+        entries = len(data) // size
+        found = bisect_left(range(entries), key, key=lambda i: unpack(data, i * size)[0])
+        if found == entries:
+            data, found = self._block(block + 1), 0
+            if not data:
+                return NOTHING
+        key, value = unpack(data, found * size)
+        return key, value
+
+    def entries(self) -> list[tuple[int, int]]:
+        if self._keys is not None:
+            return list(zip(self._keys, self._values, strict=True))
+        return self._read()
+
+    def _block(self, block: int) -> bytes:
+        first = block * BLOCK_ENTRIES
+        entries = min(BLOCK_ENTRIES, self._count - first)
+        if entries <= 0:
+            return b""
+        size = self._entry.size
+        return self._files.get(self._path).pread(entries * size, first * size)
+
+    def _find_fences(self) -> None:
+        entries = self._read()
+        self._count = self._written = len(entries)
+        self._fences = array("q", [key for key, _ in entries[::BLOCK_ENTRIES]])
+
+    def _read(self) -> list[tuple[int, int]]:
+        file = self._files.get(self._path)
+        return entries_of(self._path, file.pread(file.size(), 0), self._entry)
+
+    def _use(self, entries: list[tuple[int, int]]) -> None:
+        self._keys = array("q", [key for key, _ in entries])
+        self._values = array("q", [value for _, value in entries])
+        self._fences = None
+        self._count = self._written = len(entries)

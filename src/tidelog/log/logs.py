@@ -1,0 +1,106 @@
+"""All logs of a broker, over its log dirs, and the housekeeping they share.
+
+A new replica goes to the live dir that holds the fewest. A dir whose disk fails takes only
+its own replicas with it; when the last one fails there is nothing left to serve.
+"""
+
+from collections.abc import Mapping
+
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.base.log_settings import LogSettings
+from tidelog.log.log_dir import LogDir, SettingsOf
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.retention import delete_old_segments, retain
+
+SNAPSHOT_EVERY_BYTES = 64 << 20
+
+
+class Logs:
+    def __init__(self, dirs: list[LogDir]) -> None:
+        self.dirs = dirs
+
+    @property
+    def online(self) -> list[LogDir]:
+        return [log_dir for log_dir in self.dirs if log_dir.failure is None]
+
+    def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
+        """Opens every dir. One that cannot be read is offline; a wrong one is refused."""
+        for log_dir in self.dirs:
+            try:
+                log_dir.open(identity, settings_of)
+            except KafkaError as error:
+                if error.code != ErrorCode.kafka_storage_error:
+                    raise
+        if not self.online:
+            failures = "; ".join(str(log_dir.failure) for log_dir in self.dirs)
+            raise BadValue(f"no log dir can be used: {failures}")
+        self._refuse_twins()
+
+    def get(self, partition: TopicPartition) -> PartitionLog:
+        for log_dir in self.dirs:
+            log = log_dir.logs.get(partition)
+            if log is not None:
+                log.check_online()
+                return log
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{partition} is not on this broker")
+
+    def create(
+        self, partition: TopicPartition, settings: LogSettings, topic_id: bytes | None = None
+    ) -> PartitionLog:
+        if not self.online:
+            raise KafkaError(ErrorCode.kafka_storage_error, "all log dirs are offline")
+        emptiest = min(self.online, key=lambda log_dir: len(log_dir.logs))
+        return emptiest.create_log(partition, settings, topic_id)
+
+    def delete(self, partition: TopicPartition) -> None:
+        self.dir_of(partition).delete_log(partition)
+
+    def dir_of(self, partition: TopicPartition) -> LogDir:
+        log = self.get(partition)
+        return next(log_dir for log_dir in self.dirs if log_dir.logs.get(partition) is log)
+
+    def retain(self) -> int:
+        """Moves log starts as retention wants it, durably, and lets go of what lies below;
+        returns how many segments went."""
+        removed = 0
+        for log_dir in self.online:
+            now_ms = log_dir.clock.now_ms()
+            for partition, log in log_dir.logs.items():
+                retain(log, log_dir.high_watermarks.get(partition, 0), now_ms)
+            if any(log.log_start_offset > log.durable_log_start for log in log_dir.logs.values()):
+                log_dir.persist_log_starts()
+            removed += sum(delete_old_segments(log, now_ms) for log in log_dir.logs.values())
+            log_dir.remove_doomed()
+        return removed
+
+    def flush(self, *, all_of_it: bool = False) -> None:
+        """Flushes the logs whose settings ask for it, or all, and notes the recovery points."""
+        for log_dir in self.online:
+            now_ms = log_dir.clock.now_ms()
+            for log in log_dir.logs.values():
+                if all_of_it or log.flush_is_due(now_ms):
+                    log.flush(now_ms)
+            log_dir.persist_recovery_points()
+
+    def take_snapshots(self) -> None:
+        """Bounds what must be replayed after a crash to a stretch that is read in no time."""
+        for log_dir in self.online:
+            for log in log_dir.logs.values():
+                if log.bytes_since_snapshot() > SNAPSHOT_EVERY_BYTES:
+                    log.take_snapshot()
+
+    def close(self) -> None:
+        for log_dir in self.dirs:
+            log_dir.close()
+
+    def _refuse_twins(self) -> None:
+        homes: dict[TopicPartition, str] = {}
+        for log_dir in self.online:
+            for partition in log_dir.logs:
+                if partition in homes:
+                    raise BadValue(
+                        f"{partition} is in {homes[partition]} and in {log_dir.path}: "
+                        f"remove one of the two folders"
+                    )
+                homes[partition] = log_dir.path

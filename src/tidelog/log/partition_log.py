@@ -1,0 +1,472 @@
+"""The log of one replica: append, read, roll, truncate, age.
+
+Offsets are assigned by a leader and kept by a follower. Everything is checked before anything
+is changed; state follows what the disk has done. A failed disk operation takes the whole log
+dir offline, because what it left behind is only known after the next start. Nothing here
+waits on purpose: flushes are handed out as jobs, files leave through `.deleted` and a delay.
+
+What makes it crash-safe, whichever of the writes that were not synced a power loss drops:
+ - a file is removed from the front only when a log start above it is durable;
+ - a truncation first makes a recovery point below it durable, then removes segments from the
+   last to the first, each durably, and syncs the cut before anything is appended again;
+ - a new segment's name is durable before the one after it is made.
+"""
+
+from typing import NamedTuple, Protocol
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import NO_TIMESTAMP, TopicPartition
+from tidelog.base.log_settings import LogSettings
+from tidelog.base.ports import Buffer, Disk, File
+from tidelog.log import snapshots
+from tidelog.log.checkpoints import format_epochs
+from tidelog.log.epochs import LeaderEpochs
+from tidelog.log.files import (
+    DELETED,
+    OFFSET_INDEX,
+    SEGMENT_KINDS,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    OpenFiles,
+    file_name,
+    remove_if_there,
+)
+from tidelog.log.flush import Flush
+from tidelog.log.producers import FRESH, Producers
+from tidelog.log.replay import note_batch
+from tidelog.log.segment import DamagedIndex, Segment
+from tidelog.log.segments import Segments
+from tidelog.records.batch import (
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    check_produced,
+    check_stored,
+    invalid_timestamp,
+    read_header,
+    stamp,
+    stamp_log_append_time,
+)
+from tidelog.records.control import read_end_transaction
+from tidelog.records.reference import read_records
+
+
+class Home(Protocol):
+    """The log dir of a log, as far as the log needs it."""
+
+    disk: Disk
+    files: OpenFiles
+    failure: OSError | None
+
+    def fail(self, error: OSError) -> KafkaError:
+        """Takes the log dir offline; returns what the caller is to be told."""
+
+    def persist_recovery_points(self) -> None: ...
+
+    def persist_log_starts(self) -> None: ...
+
+    def lower_cleaner_offset(self, partition: TopicPartition, to: int) -> None: ...
+
+
+class Slice(NamedTuple):
+    """A range of a log file, to be sent as it is. Holding it holds the file open."""
+
+    file: File
+    position: int
+    size: int
+
+
+class PartitionLog:
+    def __init__(
+        self, home: Home, folder: str, partition: TopicPartition, settings: LogSettings
+    ) -> None:
+        """An empty shell; `recovery.open_log` fills it from the folder."""
+        self.home = home
+        self.disk = home.disk
+        self.folder = folder
+        self.partition = partition
+        self.settings = settings
+        self.segments = Segments([])
+        self.epochs = LeaderEpochs()
+        self.producers = Producers()
+        self.log_start_offset = 0
+        self.durable_log_start = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.durable_recovery_point = 0
+        self.last_flush_ms = 0
+        self.snapshot_offset = 0
+        self._names_changed = False
+        self._truncations = 0
+        self._doomed: list[tuple[int, list[str]]] = []
+
+    # -- append
+
+    def append_as_leader(
+        self, batch: bytearray | memoryview, leader_epoch: int, now_ms: int
+    ) -> int:
+        """Appends one produced batch and returns its first offset. The batch is stamped in
+        place. A batch that was appended before is answered with the offset it has."""
+        if self.home.failure is not None:
+            self.check_online()
+        settings = self.settings
+        raw = check_produced(batch, settings.max_message_bytes)
+        attributes, delta, base_timestamp, timestamp, producer_id = raw[5:10]
+        if settings.timestamp_type_log_append:
+            timestamp = now_ms
+        elif (
+            attributes & LOG_APPEND_TIME
+            or timestamp - now_ms > settings.timestamp_after_max_ms
+            or now_ms - base_timestamp > settings.timestamp_before_max_ms
+        ):
+            self._check_timestamps(attributes, base_timestamp, timestamp, now_ms)
+        if producer_id >= 0:
+            found = self.producers.check(producer_id, raw[10], raw[11], delta)
+            if found != FRESH:
+                return found
+            self.producers.check_transaction(producer_id, attributes)
+        offset = self.log_end_offset
+        last_offset = offset + delta
+        try:
+            segment = self._room_for(LENGTH_OVERHEAD + raw[1], last_offset, timestamp)
+            if settings.timestamp_type_log_append:
+                stamp_log_append_time(batch, now_ms)
+            stamp(batch, offset, leader_epoch)
+            segment.append(batch, offset, last_offset, timestamp)
+        except OSError as error:
+            raise self.failed(error) from error
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, offset)
+        self.log_end_offset = last_offset + 1
+        if producer_id >= 0:
+            self.producers.append(
+                producer_id, raw[10], raw[11], (offset, last_offset), timestamp, attributes
+            )
+        return offset
+
+    def append_marker(self, batch: bytearray, leader_epoch: int) -> int:
+        """Appends a control batch made by this broker's coordinator; returns its offset."""
+        if self.home.failure is not None:
+            self.check_online()
+        header = BatchHeader._make(check_stored(batch))
+        marker = read_end_transaction(batch)
+        if marker is not None:
+            self.producers.check_marker(
+                header.producer_id, header.producer_epoch, marker.coordinator_epoch
+            )
+        offset = self.log_end_offset
+        stamp(batch, offset, leader_epoch)
+        header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+        self._append_checked([header], memoryview(batch))
+        return offset
+
+    def append_as_follower(self, data: Buffer, leader_epoch: int) -> int:
+        """Appends a leader's batches as they are and returns the new log end offset. All are
+        checked before one is written; a batch cut off at the end is left for the next fetch.
+        Only compaction leaves gaps, so only a compacted log takes them."""
+        if self.home.failure is not None:
+            self.check_online()
+        view = memoryview(data)
+        headers: list[BatchHeader] = []
+        position, expected = 0, self.log_end_offset
+        while len(view) - position >= LENGTH_OVERHEAD:
+            length = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
+            if position + LENGTH_OVERHEAD + length > len(view):
+                break
+            header = BatchHeader._make(check_stored(view, position))
+            self._check_order(header, expected, leader_epoch)
+            headers.append(header)
+            position += header.size
+            expected = header.next_offset
+        self._append_checked(headers, view[:position])
+        return self.log_end_offset
+
+    def _check_order(self, header: BatchHeader, expected: int, leader_epoch: int) -> None:
+        base = header.base_offset
+        if base < expected or (base > expected and not self.settings.cleanup_compact):
+            raise KafkaError(
+                ErrorCode.corrupt_message,
+                f"{self.partition}: a batch at offset {base} where {expected} is next",
+            )
+        if header.partition_leader_epoch > leader_epoch:
+            raise KafkaError(
+                ErrorCode.corrupt_message,
+                f"{self.partition}: a batch of epoch {header.partition_leader_epoch} "
+                f"from a leader in epoch {leader_epoch}",
+            )
+
+    def _append_checked(self, headers: list[BatchHeader], data: memoryview) -> None:
+        """Writes batches that were checked, as many at a time as a segment has room for."""
+        try:
+            while headers:
+                first = headers[0]
+                segment = self._room_for(first.size, first.last_offset, first.max_timestamp)
+                count, size = 1, first.size
+                for header in headers[1:]:
+                    if not segment.has_room(
+                        size + header.size, header.last_offset, header.max_timestamp
+                    ):
+                        break
+                    count, size = count + 1, size + header.size
+                self._write_run(segment, headers[:count], data[:size])
+                headers, data = headers[count:], data[size:]
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def _write_run(self, segment: Segment, headers: list[BatchHeader], data: memoryview) -> None:
+        assert segment.file is not None
+        start = segment.size
+        segment.file.pwrite(data, start)
+        at = 0
+        for header in headers:
+            last_offset, size = header.last_offset, header.size
+            segment.note(start + at, size, header.base_offset, last_offset, header.max_timestamp)
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and epoch != self.epochs.latest:
+                self.epochs.assign(epoch, header.base_offset)
+            self.log_end_offset = last_offset + 1
+            aborted = note_batch(self.producers, header, data[at : at + size])
+            if aborted is not None:
+                segment.append_aborted(self.disk, aborted)
+            at += size
+
+    def _room_for(self, size: int, last_offset: int, timestamp: int) -> Segment:
+        segment = self.segments.active
+        if segment.has_room(size, last_offset, timestamp):
+            return segment
+        if size > self.settings.segment_bytes:
+            raise KafkaError(
+                ErrorCode.record_list_too_large,
+                f"a batch of {size} bytes is larger than segment.bytes="
+                f"{self.settings.segment_bytes}",
+            )
+        return self._roll()
+
+    def _check_timestamps(
+        self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int
+    ) -> None:
+        settings = self.settings
+        if attributes & LOG_APPEND_TIME:
+            raise invalid_timestamp("a producer must not mark its batch as LogAppendTime")
+        if timestamp - now_ms > settings.timestamp_after_max_ms:
+            raise invalid_timestamp(
+                f"timestamp {timestamp} is more than message.timestamp.after.max.ms="
+                f"{settings.timestamp_after_max_ms} ahead of the broker's {now_ms}"
+            )
+        if base_timestamp != NO_TIMESTAMP:
+            raise invalid_timestamp(
+                f"timestamp {base_timestamp} is more than message.timestamp.before.max.ms="
+                f"{settings.timestamp_before_max_ms} behind the broker's {now_ms}"
+            )
+
+    # -- read
+
+    def read(self, offset: int, max_bytes: int, upto: int) -> Slice:
+        """The range from the batch that holds `offset`, below the offset `upto`, of at most
+        `max_bytes`, but never less than one batch. Its size is 0 if there is nothing to read."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{self.partition}: offset {offset} is not between the log start "
+                f"{self.log_start_offset} and the log end {self.log_end_offset}",
+            )
+        try:
+            return self._read(offset, max_bytes, upto)
+        except DamagedIndex as damage:
+            self.mend(damage)
+            return self.read(offset, max_bytes, upto)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def _read(self, offset: int, max_bytes: int, upto: int) -> Slice:
+        segments = self.segments.all
+        index = len(segments) - 1
+        segment = segments[index]
+        if offset < segment.base_offset:
+            index = self.segments.at(offset)
+            segment = segments[index]
+        position, size = segment.locate(offset)
+        while size == 0 and index + 1 < len(segments):
+            index += 1
+            segment = segments[index]
+            position, size = segment.locate(offset)
+        end = segment.size
+        if upto < self.log_end_offset and upto < self.segments.end_of(index, upto + 1):
+            end = segment.locate(upto)[0]
+        if end <= position:
+            return Slice(segment.open_file(), position, 0)
+        return Slice(segment.open_file(), position, min(end - position, max(max_bytes, size)))
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record that is at least that young, or None."""
+        try:
+            return self._find_timestamp(timestamp)
+        except DamagedIndex as damage:
+            self.mend(damage)
+            return self.offset_for_timestamp(timestamp)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def _find_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        for segment in self.segments.all[self.segments.with_timestamp(timestamp) :]:
+            position, size = segment.find_timestamp(timestamp)
+            while size:
+                batch = segment.open_file().pread(size, position)
+                found = self._first_in(batch, timestamp)
+                if found is not None:
+                    return found
+                position, size = segment.next_with_timestamp(position + size, timestamp)
+        return None
+
+    def _first_in(self, batch: bytes, timestamp: int) -> tuple[int, int] | None:
+        header = read_header(batch)
+        try:
+            for record in read_records(batch):
+                if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                    return record.offset, record.timestamp
+        except KafkaError:
+            # Its records cannot be read: whoever asks may see for himself, from its start on.
+            return max(header.base_offset, self.log_start_offset), header.max_timestamp
+        return None
+
+    def mend(self, damage: DamagedIndex) -> None:
+        try:
+            damage.segment.rebuild_indexes(self.disk)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    # -- roll, flush, close
+
+    def roll(self) -> None:
+        """Closes the active segment and begins a new one; nothing to do if it is empty."""
+        if self.segments.active.base_offset < self.log_end_offset:
+            try:
+                self._roll()
+            except OSError as error:
+                raise self.failed(error) from error
+
+    def _roll(self) -> Segment:
+        if self._names_changed:
+            self.disk.sync_folder(self.folder)
+        self.segments.active.close_for_writing()
+        self.take_snapshot()
+        segment = self.new_segment(self.log_end_offset)
+        self.segments.add(segment)
+        return segment
+
+    def new_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self.folder, base_offset, self.settings, self.home.files)
+        segment.create(self.disk)
+        self._names_changed = True
+        return segment
+
+    def take_snapshot(self, *, durable: bool = False) -> None:
+        """Writes the producer state down, so that it need not be replayed from further back."""
+        offset = self.log_end_offset
+        snapshots.write(self.disk, self.folder, offset, self.producers, durable=durable)
+        self.snapshot_offset = offset
+
+    def bytes_since_snapshot(self) -> int:
+        """How much would have to be replayed to know the producers after a crash."""
+        segment = self.segments.active
+        if self.snapshot_offset <= segment.base_offset:
+            return segment.size
+        return segment.size - segment.locate(self.snapshot_offset)[0]
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """Closed segments are flushed at the next opportunity, the active one as settings say."""
+        unflushed = self.log_end_offset - self.recovery_point
+        return unflushed > 0 and (
+            self.recovery_point < self.segments.active.base_offset
+            or unflushed >= self.settings.flush_messages
+            or now_ms - self.last_flush_ms >= self.settings.flush_ms
+        )
+
+    def begin_flush(self) -> Flush:
+        """What must be synced so that all that is in the log now is durable."""
+        files: list[File] = []
+        for index, segment in enumerate(self.segments.all):
+            if self.segments.end_of(index, self.log_end_offset) > self.recovery_point:
+                files += self._files_to_sync(segment)
+        epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
+        flush = Flush(
+            disk=self.disk,
+            folder=self.folder,
+            upto=self.log_end_offset,
+            truncations=self._truncations,
+            files=files,
+            names_changed=self._names_changed,
+            epochs=epochs,
+        )
+        self.epochs.changed = self._names_changed = False
+        return flush
+
+    def _files_to_sync(self, segment: Segment) -> list[File]:
+        """A closed segment's indexes too: nobody makes them again after the next crash."""
+        files = [segment.open_file()]
+        kinds = [TXN_INDEX] if segment.file is not None else [OFFSET_INDEX, TIME_INDEX, TXN_INDEX]
+        paths = [segment.path(kind) for kind in kinds]
+        paths.append(f"{self.folder}/{file_name(segment.base_offset, SNAPSHOT)}")
+        return files + [
+            self.disk.open(path, "write") for path in paths if self.disk.stat(path) is not None
+        ]
+
+    def end_flush(self, flush: Flush, now_ms: int) -> None:
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.upto)
+            self.last_flush_ms = now_ms
+
+    def flush(self, now_ms: int) -> None:
+        """All three steps at once."""
+        try:
+            flush = self.begin_flush()
+            flush.run()
+            self.end_flush(flush, now_ms)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def close(self, now_ms: int) -> None:
+        """Makes everything durable, so that the next start need not look at it."""
+        if self.home.failure is not None:
+            return
+        try:
+            self.segments.active.write_indexes()
+            self.take_snapshot(durable=True)
+            self.flush(now_ms)
+            self.segments.active.sync_all()
+        except OSError as error:
+            raise self.failed(error) from error
+
+    # -- leaving files
+
+    def doom(self, segments: list[Segment], due_ms: int) -> None:
+        """Renames segments out of the log; they are removed when their time comes."""
+        for segment in segments:
+            segment.move(self.disk, DELETED)
+            self._doomed.append((due_ms, [segment.path(kind) for kind in SEGMENT_KINDS]))
+
+    def remove_doomed(self, now_ms: int) -> None:
+        due = [paths for due_ms, paths in self._doomed if due_ms <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        try:
+            for path in (path for paths in due for path in paths):
+                remove_if_there(self.disk, path)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def truncated(self) -> None:
+        """A flush that began before a truncation says nothing about the log after it."""
+        self._truncations += 1
+
+    def check_online(self) -> None:
+        if self.home.failure is not None:
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{self.partition}: its log dir is offline: {self.home.failure}",
+            )
+
+    def failed(self, error: OSError) -> KafkaError:
+        """One clear error for whatever the disk said; the dir is offline from here on, and the
+        next start finds out what the failed operation left behind."""
+        return self.home.fail(error)

@@ -1,0 +1,202 @@
+"""What a log knows of its producers: the idempotence window and the open transactions.
+
+For each producer id the epoch and the last five batches are kept. A batch that repeats one
+of them is answered with the offset it already has; one out of sequence or of an older
+epoch is refused. `check` looks and changes nothing; `append` is called once the batch is in
+the log, by leaders, followers and recovery alike, so that all of them come to the same
+state (A3). A snapshot of it is taken whenever a segment is rolled.
+"""
+
+from array import array
+from bisect import bisect_left, insort
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from tidelog.log.txn_index import AbortedTransaction
+from tidelog.records.batch import SEQUENCE_LIMIT, TRANSACTIONAL, sequence_after
+
+WINDOW: Final = 5
+NO_TRANSACTION: Final = -1
+FRESH: Final = -1
+_FIELDS: Final = 3
+
+
+class Producer:
+    """One producer. `window` holds (last sequence, first offset, last offset) of its last
+    batches, oldest first, in one flat array."""
+
+    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset", "window")
+
+    def __init__(self, epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp: int = NO_TIMESTAMP
+        self.txn_first_offset = NO_TRANSACTION
+        self.window = array("q")
+
+    @property
+    def last_sequence(self) -> int:
+        return self.window[-3] if self.window else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.window[-1] if self.window else -1
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.window[-1] - self.window[-2] if self.window else 0
+
+    def remember(self, last_sequence: int, first_offset: int, last_offset: int) -> None:
+        window = self.window
+        if len(window) == WINDOW * _FIELDS:
+            del window[:_FIELDS]
+        window.extend((last_sequence, first_offset, last_offset))
+
+    def find(self, first_sequence: int, last_sequence: int) -> int:
+        """The first offset of the remembered batch with exactly these sequences, or FRESH."""
+        window = self.window
+        for at in range(0, len(window), _FIELDS):
+            delta = window[at + 2] - window[at + 1]
+            if window[at] == last_sequence == sequence_after(first_sequence, delta):
+                return window[at + 1]
+        return FRESH
+
+    def change_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            del self.window[:]
+
+
+class Producers:
+    def __init__(self) -> None:
+        self.by_id: dict[int, Producer] = {}
+        self._open: list[int] = []
+        self._undecided: list[tuple[int, int]] = []
+
+    def check(self, producer_id: int, epoch: int, first_sequence: int, delta: int) -> int:
+        """FRESH if the batch may be appended, or the offset it already has. Changes nothing."""
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            return FRESH
+        if epoch != producer.epoch:
+            if epoch < producer.epoch:
+                raise _stale_epoch(producer_id, epoch, producer.epoch)
+            if first_sequence:
+                raise _out_of_order(producer_id, first_sequence, f"0 in new epoch {epoch}")
+            return FRESH
+        expected = (producer.last_sequence + 1) % SEQUENCE_LIMIT
+        if first_sequence == expected:
+            return FRESH
+        found = producer.find(first_sequence, sequence_after(first_sequence, delta))
+        if found == FRESH:
+            raise _out_of_order(producer_id, first_sequence, str(expected))
+        return found
+
+    def check_transaction(self, producer_id: int, attributes: int) -> None:
+        producer = self.by_id.get(producer_id)
+        if producer is not None and producer.txn_first_offset != NO_TRANSACTION:
+            if not attributes & TRANSACTIONAL:
+                raise KafkaError(
+                    ErrorCode.invalid_txn_state,
+                    f"producer {producer_id} has an open transaction and sent a batch outside it",
+                )
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            return
+        if epoch < producer.epoch:
+            raise _stale_epoch(producer_id, epoch, producer.epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"coordinator epoch {coordinator_epoch} of producer {producer_id} is older than "
+                f"{producer.coordinator_epoch}",
+            )
+
+    def append(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        offsets: tuple[int, int],
+        timestamp: int,
+        attributes: int,
+    ) -> None:
+        """Notes a data batch that is in the log, with its first and last offset."""
+        first_offset, last_offset = offsets
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            producer = self.by_id[producer_id] = Producer()
+        producer.change_epoch(epoch)
+        producer.last_timestamp = timestamp
+        if first_sequence != NO_SEQUENCE:
+            last_sequence = sequence_after(first_sequence, last_offset - first_offset)
+            producer.remember(last_sequence, first_offset, last_offset)
+        if attributes & TRANSACTIONAL and producer.txn_first_offset == NO_TRANSACTION:
+            producer.txn_first_offset = first_offset
+            insort(self._open, first_offset)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: tuple[int, int, bool], timestamp: int
+    ) -> AbortedTransaction | None:
+        """Notes a marker that is in the log: its offset, its coordinator's epoch, and whether
+        it aborts. Returns the entry for the transaction index, if there is to be one."""
+        offset, coordinator_epoch, is_abort = marker
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            producer = self.by_id[producer_id] = Producer()
+        first_offset = producer.txn_first_offset
+        producer.change_epoch(epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        producer.txn_first_offset = NO_TRANSACTION
+        if first_offset == NO_TRANSACTION:
+            return None
+        del self._open[bisect_left(self._open, first_offset)]
+        insort(self._undecided, (first_offset, offset))
+        if not is_abort:
+            return None
+        stable = self._open[0] if self._open else offset + 1
+        return AbortedTransaction(producer_id, first_offset, offset, stable)
+
+    def committed_up_to(self, high_watermark: int) -> None:
+        """Transactions whose marker is below the high watermark are decided for every reader."""
+        self._undecided = [t for t in self._undecided if t[1] >= high_watermark]
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins whose outcome readers must not rely on yet."""
+        firsts = self._open[:1] + [first for first, _ in self._undecided[:1]]
+        return min(firsts, default=None)
+
+    def restore(self, producer_id: int, producer: Producer) -> None:
+        self.by_id[producer_id] = producer
+        if producer.txn_first_offset != NO_TRANSACTION:
+            insort(self._open, producer.txn_first_offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that have been silent for so long and have nothing open."""
+        for producer_id, producer in list(self.by_id.items()):
+            silent_ms = now_ms - producer.last_timestamp
+            if producer.txn_first_offset == NO_TRANSACTION and silent_ms >= expiration_ms:
+                del self.by_id[producer_id]
+
+    def last_offsets(self) -> list[int]:
+        """The last data offset of each producer: compaction keeps those batches, if empty."""
+        return [p.last_offset for p in self.by_id.values() if p.window]
+
+
+def _stale_epoch(producer_id: int, epoch: int, current: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_producer_epoch,
+        f"epoch {epoch} of producer {producer_id} is older than {current}",
+    )
+
+
+def _out_of_order(producer_id: int, sequence: int, expected: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.out_of_order_sequence_number,
+        f"sequence {sequence} of producer {producer_id} where {expected} is next",
+    )

@@ -1,0 +1,285 @@
+"""Opening a log: what a start finds in a folder, and what a crash may have left there.
+
+After a clean stop only the last few kilobytes of the last segment are walked, to find the
+end. After a crash of the process alone the page cache has kept every write, so it is the same
+walk with checksums. After a crash of the machine everything from the recovery point on is
+checked batch by batch: the log is cut at the first that is torn, damaged or out of order, and
+indexes, leader epochs, producers and aborted transactions are made again from what is left.
+Long stretches are checked by a child process; the results are the same.
+"""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.base.errors import BadValue
+from tidelog.base.ids import NO_EPOCH, Epoch, TopicPartition
+from tidelog.base.log_settings import LogSettings
+from tidelog.base.ports import Workers
+from tidelog.log import leftovers
+from tidelog.log.checkpoints import LEADER_EPOCHS, parse_epochs
+from tidelog.log.epochs import LeaderEpochs
+from tidelog.log.files import (
+    LOG,
+    OFFSET_INDEX,
+    REBUILT,
+    TIME_INDEX,
+    TXN_INDEX,
+    base_offset_of,
+    read_whole,
+    remove_if_there,
+)
+from tidelog.log.partition_log import Home, PartitionLog
+from tidelog.log.replay import reload_producers
+from tidelog.log.scan import batches, good_batches
+from tidelog.log.segment import Segment
+from tidelog.log.segments import Segments
+
+INLINE_BYTES_MAX: Final = 64 << 20
+EVERYTHING: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the log dir's checkpoints and markers say about a log that is about to be opened."""
+
+    log_start: int = 0
+    recovery_point: int = 0
+    was_closed: bool = False
+    same_boot: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """A log, and what its opening had to do, for the log line and for tests."""
+
+    log: PartitionLog
+    checked_bytes: int = 0
+    cut_bytes: int = 0
+    removed_segments: int = 0
+
+
+def open_log(
+    home: Home,
+    partition: TopicPartition,
+    folder: str,
+    settings: LogSettings,
+    found: Found,
+    workers: Workers | None = None,
+) -> Opened:
+    """Opens the log in a folder, creating it if the folder is empty."""
+    log = PartitionLog(home, folder, partition, settings)
+    opened = Opened(log=log)
+    leftovers.settle(home.disk, folder)
+    log.log_start_offset = log.durable_log_start = found.log_start
+    log.durable_recovery_point = found.recovery_point
+    log.segments = Segments(_segments_in(log))
+    log.epochs = _read_epochs(log)
+    if log.segments.all:
+        _Check(opened, found, workers).run()
+    _settle_bounds(log, found)
+    return opened
+
+
+def _segments_in(log: PartitionLog) -> list[Segment]:
+    """The segments of the folder from the log start on; older ones and orphans are removed."""
+    names = log.disk.list(log.folder)
+    bases = [base for name in names if (base := base_offset_of(name, LOG)) is not None]
+    old = {b for b, after in itertools.pairwise(bases) if after <= log.log_start_offset}
+    kept = [base for base in bases if base not in old]
+    for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
+        for name in names:
+            base = base_offset_of(name, kind)
+            if base is not None and base not in kept:
+                log.disk.remove(f"{log.folder}/{name}")
+    segments = []
+    for base in kept:
+        segment = Segment(log.folder, base, log.settings, log.home.files)
+        info = log.disk.stat(segment.path(LOG))
+        assert info is not None
+        segment.size = info.size
+        segments.append(segment)
+    return segments
+
+
+def _read_epochs(log: PartitionLog) -> LeaderEpochs:
+    path = f"{log.folder}/{LEADER_EPOCHS}"
+    if log.disk.stat(path) is None:
+        return LeaderEpochs()
+    try:
+        return LeaderEpochs(parse_epochs(path, read_whole(log.disk, path)))
+    except BadValue:
+        return LeaderEpochs(_epochs_of(log.segments.all))
+
+
+def _epochs_of(segments: Iterable[Segment]) -> list[tuple[int, int]]:
+    """The epochs as the batches tell them: for a checkpoint that cannot be read."""
+    epochs: list[tuple[int, int]] = []
+    for segment in segments:
+        for _, header, _ in batches(segment.open_file(), 0, segment.size):
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and (not epochs or epochs[-1][0] < epoch):
+                epochs.append((epoch, header.base_offset))
+    return epochs
+
+
+class _Check:
+    """Finds the end of a log, checking as much as the last stop asks for."""
+
+    def __init__(self, opened: Opened, found: Found, workers: Workers | None) -> None:
+        self.opened = opened
+        self.log = opened.log
+        self.found = found
+        self.workers = workers
+
+    def run(self) -> None:
+        if self.found.was_closed or self.found.same_boot:
+            snapshot_upto = self._check_tail()
+        else:
+            snapshot_upto = self._check_from(self.found.recovery_point)
+        reload_producers(self.log, snapshot_upto)
+
+    def _check_tail(self) -> int:
+        """Walks from the last index entry to the end; returns the log end offset. Where that
+        does not explain what is there, everything from the recovery point is checked."""
+        log, segment = self.log, self.log.segments.active
+        for closed in log.segments.closed:
+            self._ensure_indexes(closed)
+        size = segment.size
+        segment.resume(log.disk, size)
+        start = max(0, segment.offset_index.last[1])
+        trusted = EVERYTHING if self.found.was_closed else self.found.recovery_point
+        end, next_offset, epoch = start, segment.base_offset, NO_EPOCH
+        for position, header, _ in good_batches(segment.open_file(), start, size, 0, trusted):
+            end = position + header.size
+            next_offset, epoch = header.next_offset, Epoch(header.partition_leader_epoch)
+        if (end == start and start > 0) or epoch > log.epochs.latest:
+            return self._check_from(self.found.recovery_point)
+        self.opened.checked_bytes = end - start
+        if end < size:
+            self._cut(segment, end)
+            segment.resume(log.disk, end)
+        log.log_end_offset = next_offset
+        return next_offset
+
+    def _check_from(self, offset: int) -> int:
+        """Checks every segment that reaches beyond `offset`; returns the first one's base."""
+        log = self.log
+        segments = log.segments.all
+        first = max(0, log.segments.at(offset))
+        for closed in segments[:first]:
+            self._ensure_indexes(closed)
+        log.log_end_offset = segments[first].base_offset
+        log.epochs.truncate_suffix(log.log_end_offset)
+        for index in range(first, len(segments)):
+            if not self._check_segment(segments[index], is_last=index == len(segments) - 1):
+                self._drop(segments[index + 1 :])
+                break
+        return segments[first].base_offset
+
+    def _check_segment(self, segment: Segment, *, is_last: bool) -> bool:
+        """Checks a segment and makes its indexes anew; False if it had to be cut."""
+        log = self.log
+        size = segment.size
+        self.opened.checked_bytes += size
+        remove_if_there(log.disk, segment.path(TXN_INDEX))
+        if size > INLINE_BYTES_MAX and self.workers is not None:
+            end = self._scan_in_child(segment, self.workers)
+        else:
+            end = self._scan(segment)
+        if end < size:
+            self._cut(segment, end)
+        segment.size = end
+        if end < size or is_last:
+            segment.resume(log.disk, end)
+        return end == size
+
+    def _scan(self, segment: Segment) -> int:
+        log = self.log
+        end = 0
+        trusted = self.found.recovery_point
+        expected = max(log.log_end_offset, segment.base_offset)
+        for position, header, _ in good_batches(
+            segment.open_file(), 0, segment.size, expected, trusted
+        ):
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and epoch != log.epochs.latest:
+                log.epochs.assign(epoch, header.base_offset)
+            end = position + header.size
+            log.log_end_offset = header.next_offset
+        size, segment.size = segment.size, end
+        segment.rebuild_indexes(log.disk)
+        segment.size = size
+        return end
+
+    def _scan_in_child(self, segment: Segment, workers: Workers) -> int:
+        log = self.log
+        result = workers.start(
+            "scan",
+            {
+                "folder": log.folder,
+                "base": segment.base_offset,
+                "from_position": 0,
+                "size": segment.size,
+                "expected_offset": max(log.log_end_offset, segment.base_offset),
+                "trusted_upto": self.found.recovery_point,
+                "index_interval_bytes": log.settings.index_interval_bytes,
+                "max_index_bytes": log.settings.index_bytes_max,
+            },
+        ).result()
+        for kind in (OFFSET_INDEX, TIME_INDEX):
+            log.home.files.forget(segment.path(kind))
+            log.disk.rename(segment.path(kind) + REBUILT, segment.path(kind))
+        for epoch, start in result["epochs"]:
+            if epoch != log.epochs.latest:
+                log.epochs.assign(epoch, start)
+        if result["valid_bytes"]:
+            log.log_end_offset = result["next_offset"]
+        end = result["valid_bytes"]
+        assert isinstance(end, int)
+        return end
+
+    def _ensure_indexes(self, segment: Segment) -> None:
+        kinds = (OFFSET_INDEX, TIME_INDEX)
+        if any(self.log.disk.stat(segment.path(kind)) is None for kind in kinds):
+            segment.rebuild_indexes(self.log.disk)
+
+    def _cut(self, segment: Segment, end: int) -> None:
+        file = segment.open_file()
+        self.opened.cut_bytes += file.size() - end
+        file.truncate(end)
+        file.sync()
+        segment.size = end
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Removes what lies behind a cut, from the last to the first, without a delay."""
+        for segment in reversed(segments):
+            self.opened.removed_segments += 1
+            for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
+                remove_if_there(self.log.disk, segment.path(kind))
+            self.log.disk.sync_folder(self.log.folder)
+        self.log.segments.remove(segments)
+
+
+def _settle_bounds(log: PartitionLog, found: Found) -> None:
+    """Puts log start, log end and recovery point in order, whatever the checkpoints said."""
+    if log.segments.all:
+        log.log_start_offset = max(log.log_start_offset, log.segments.first.base_offset)
+    if not log.segments.all or log.log_end_offset < log.log_start_offset:
+        _begin_at(log, log.log_start_offset)
+    log.recovery_point = min(max(found.recovery_point, log.log_start_offset), log.log_end_offset)
+    if found.was_closed:
+        log.recovery_point = log.log_end_offset
+    log.epochs.truncate_suffix(log.log_end_offset)
+    log.epochs.advance_log_start(log.log_start_offset)
+
+
+def _begin_at(log: PartitionLog, offset: int) -> None:
+    for segment in reversed(log.segments.all):
+        for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
+            remove_if_there(log.disk, segment.path(kind))
+    log.disk.sync_folder(log.folder)
+    log.segments = Segments([log.new_segment(offset)])
+    log.log_end_offset = offset
+    reload_producers(log, -1)

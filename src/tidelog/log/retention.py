@@ -1,0 +1,118 @@
+"""Ageing: where a log should start, by time, by size, or because somebody asked.
+
+Each rule only says to which offset the log start may advance; `advance_log_start` moves it,
+and whole segments below a log start that is durable leave the disk. Nothing at or above the
+high watermark is ever given up (V17), and the active segment is rolled before it can be.
+"""
+
+import itertools
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.log import snapshots
+from tidelog.log.files import LOG, SNAPSHOT, file_name
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.segment import DamagedIndex, Segment
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+def retain(log: PartitionLog, high_watermark: int, now_ms: int) -> None:
+    """Moves the log start as retention wants it; `delete_old_segments` does the rest."""
+    if log.settings.cleanup_delete:
+        start = max(
+            _start_by_time(log, high_watermark, now_ms), _start_by_size(log, high_watermark)
+        )
+        if start > log.log_start_offset:
+            if start > log.segments.active.base_offset:
+                log.roll()
+            advance_log_start(log, start)
+
+
+def delete_records(log: PartitionLog, before: int, high_watermark: int) -> int:
+    """Moves the log start on request, to the high watermark if asked for -1; returns it."""
+    to = high_watermark if before == UP_TO_HIGH_WATERMARK else before
+    if to < 0 or to > high_watermark:
+        raise KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"{log.partition}: cannot delete records before {before}: the high watermark is "
+            f"{high_watermark}",
+        )
+    advance_log_start(log, to)
+    return log.log_start_offset
+
+
+def advance_log_start(log: PartitionLog, to: int) -> None:
+    """Hides what lies below `to` at once. It never moves back."""
+    assert to <= log.log_end_offset, "a log cannot start behind its end"
+    if to > log.log_start_offset:
+        log.log_start_offset = to
+        log.epochs.advance_log_start(to)
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int) -> int:
+    """Takes the segments that lie wholly below the durable log start out of the log; returns
+    how many. They are renamed now and removed after `file.delete.delay.ms`."""
+    segments = log.segments.all
+    old = [
+        segment
+        for segment, after in itertools.pairwise(segments)
+        if after.base_offset <= log.durable_log_start
+    ]
+    if old:
+        try:
+            log.segments.remove(old)
+            log.doom(old, now_ms + log.settings.file_delete_delay_ms)
+            _remove_snapshots(log, log.segments.first)
+        except OSError as error:
+            raise log.failed(error) from error
+    return len(old)
+
+
+def _remove_snapshots(log: PartitionLog, first: Segment) -> None:
+    for offset in snapshots.offsets_of(log.disk.list(log.folder)):
+        if offset < first.base_offset and offset != log.snapshot_offset:
+            log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
+
+
+def _start_by_time(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
+    start = log.log_start_offset
+    retention_ms = log.settings.retention_ms
+    if retention_ms < 0:
+        return start
+    for index, segment in enumerate(log.segments.all):
+        end = log.segments.end_of(index, log.log_end_offset)
+        if end > high_watermark or segment.size == 0:
+            break
+        if now_ms - _youngest_ms(log, segment) <= retention_ms:
+            break
+        start = max(start, end)
+    return start
+
+
+def _start_by_size(log: PartitionLog, high_watermark: int) -> int:
+    start = log.log_start_offset
+    retention_bytes = log.settings.retention_bytes
+    if retention_bytes < 0:
+        return start
+    excess = log.segments.size - retention_bytes
+    for index, segment in enumerate(log.segments.all):
+        end = log.segments.end_of(index, log.log_end_offset)
+        if end > high_watermark or segment.size == 0 or excess < segment.size:
+            break
+        excess -= segment.size
+        start = max(start, end)
+    return start
+
+
+def _youngest_ms(log: PartitionLog, segment: Segment) -> int:
+    """The largest timestamp of a segment; the time it was last written if it has none."""
+    try:
+        timestamp = segment.largest_timestamp()
+    except DamagedIndex as damage:
+        log.mend(damage)
+        return _youngest_ms(log, segment)
+    if timestamp >= 0:
+        return timestamp
+    info = log.disk.stat(segment.path(LOG))
+    assert info is not None, f"{segment.path(LOG)} is part of the log"
+    return info.modified_ms

@@ -1,0 +1,365 @@
+"""One segment of a log: a `.log` file of batches, with an offset index and a time index.
+
+The last segment is active: its file stays open, its index entries are in memory, and it
+remembers where its latest batches begin, so that a reader at the tail is answered without
+a system call. A closed segment is read through the shared `OpenFiles`. Positions come from
+the index and a short walk over batch headers; the batch at an index entry must be the one
+the entry names, so a damaged index is noticed when it is used, and made anew.
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from tidelog.base.errors import BadValue
+from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.base.log_settings import LogSettings
+from tidelog.base.ports import Buffer, Disk, File
+from tidelog.log import txn_index
+from tidelog.log.files import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_KINDS,
+    TIME_INDEX,
+    TXN_INDEX,
+    OpenFiles,
+    file_name,
+    read_whole,
+)
+from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from tidelog.log.scan import batches
+from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+NEVER_MS: Final = 1 << 62
+TAIL_BATCHES: Final = 4096
+INDEX_LOT: Final = 64
+_SKIM: Final = Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
+_SKIM_BYTES: Final = 8192
+
+
+class Segment:
+    __slots__ = (
+        "_files",
+        "_tail_next",
+        "_tail_positions",
+        "_tail_start",
+        "base_offset",
+        "file",
+        "first_timestamp",
+        "folder",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "roll_bytes",
+        "roll_ms",
+        "settings",
+        "size",
+        "suffix",
+        "time_index",
+        "unindexed_bytes",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        base_offset: int,
+        settings: LogSettings,
+        files: OpenFiles,
+        suffix: str = "",
+    ) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.settings = settings
+        self.suffix = suffix
+        self.size = 0
+        self.file: File | None = None
+        self.first_timestamp = NEVER_MS
+        self.max_timestamp: int = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.unindexed_bytes = 0
+        self.roll_bytes = settings.segment_bytes
+        self.roll_ms = settings.segment_ms - self._jitter_ms()
+        if settings.cleanup_compact:
+            self.roll_ms = min(self.roll_ms, settings.max_compaction_lag_ms)
+        self._files = files
+        self._tail_next: list[int] = []
+        self._tail_positions: list[int] = []
+        self._tail_start = base_offset
+        self.offset_index = SparseIndex(files, self.path(OFFSET_INDEX), OFFSET_ENTRY)
+        self.time_index = SparseIndex(files, self.path(TIME_INDEX), TIME_ENTRY)
+
+    def path(self, kind: str) -> str:
+        return f"{self.folder}/{file_name(self.base_offset, kind)}{self.suffix}"
+
+    def _jitter_ms(self) -> int:
+        """Spreads the rolls of many partitions, the same way at every start."""
+        jitter_ms = min(self.settings.segment_jitter_ms, self.settings.segment_ms)
+        name = f"{self.folder}/{self.base_offset}".encode()
+        return crc32c(name) % jitter_ms if jitter_ms > 0 else 0
+
+    # -- writing: the active segment only
+
+    def create(self, disk: Disk) -> None:
+        """Makes the files of a new, empty, active segment."""
+        self.file = disk.open(self.path(LOG), "create")
+        self.file.truncate(0)
+        self.offset_index.create(disk)
+        self.time_index.create(disk)
+
+    def append(self, data: Buffer, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Writes one batch behind the last. If it fails, the segment is as it was."""
+        position = self.size
+        assert self.file is not None
+        self.file.pwrite(data, position)
+        self.note(position, len(data), first_offset, last_offset, timestamp)
+
+    def note(
+        self, position: int, size: int, first_offset: int, last_offset: int, timestamp: int
+    ) -> None:
+        """Takes a batch that is in the file into the indexes and the tail."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = timestamp if timestamp >= 0 else NEVER_MS
+        elif self.unindexed_bytes > self.settings.index_interval_bytes:
+            self._index(last_offset, position)
+        self.unindexed_bytes += size
+        self.size = position + size
+        tail = self._tail_next
+        if not tail:
+            self._tail_start = first_offset
+        tail.append(last_offset + 1)
+        self._tail_positions.append(position)
+        if len(tail) > TAIL_BATCHES:
+            half = TAIL_BATCHES // 2
+            self._tail_start = tail[half - 1]
+            del tail[:half]
+            del self._tail_positions[:half]
+
+    def _index(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset - self.base_offset, position)
+        self._index_time()
+        self.unindexed_bytes = 0
+        bytes_max = self.settings.index_bytes_max
+        if (
+            self.offset_index.count >= bytes_max // OFFSET_ENTRY.size
+            or self.time_index.count >= bytes_max // TIME_ENTRY.size - 1
+        ):
+            self.roll_bytes = 0
+        if self.offset_index.unwritten >= INDEX_LOT:
+            self.time_index.write()
+            self.offset_index.write()
+
+    def _index_time(self) -> None:
+        if self.max_timestamp > max(0, self.time_index.last[0]):
+            offset = self.max_timestamp_offset - self.base_offset
+            self.time_index.append(self.max_timestamp, offset)
+
+    def has_room(self, size: int, last_offset: int, timestamp: int) -> bool:
+        return self.size == 0 or (
+            self.size + size <= self.roll_bytes
+            and timestamp - self.first_timestamp <= self.roll_ms
+            and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+        )
+
+    def write_indexes(self) -> None:
+        """Writes what the indexes hold in memory; afterwards they cover the largest timestamp."""
+        self._index_time()
+        self.offset_index.write()
+        self.time_index.write()
+
+    def close_for_writing(self) -> None:
+        """Makes it a closed segment."""
+        self._index_time()
+        self.offset_index.close_for_writing()
+        self.time_index.close_for_writing()
+        self.forget_tail(self.base_offset)
+        self.file = None
+
+    def sync(self) -> None:
+        """Makes the log durable, not the indexes: those can be made again from it."""
+        self.open_file().sync()
+
+    def sync_all(self) -> None:
+        """Makes all files durable, as a clean stop wants it."""
+        self.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+
+    def append_aborted(self, disk: Disk, transaction: txn_index.AbortedTransaction) -> None:
+        file = disk.open(self.path(TXN_INDEX), "create")
+        whole = file.size() - file.size() % txn_index.ENTRY.size
+        file.pwrite(txn_index.encode([transaction]), whole)
+
+    def aborted(self, disk: Disk) -> list[txn_index.AbortedTransaction]:
+        path = self.path(TXN_INDEX)
+        if disk.stat(path) is None:
+            return []
+        return list(txn_index.decode(path, read_whole(disk, path)))
+
+    # -- opening, truncating, moving
+
+    def open_file(self) -> File:
+        return self.file if self.file is not None else self._files.get(self.path(LOG))
+
+    def resume(self, disk: Disk, end: int) -> int:
+        """Makes it the active segment, with `end` bytes of log: cuts the indexes to that and
+        walks the batches behind the last entry. Returns the offset that comes next. Where the
+        walk ends before `end`, the rest is not batches; `size` tells."""
+        self.file = disk.open(self.path(LOG), "write")
+        self.size = end
+        try:
+            self._load_indexes(end)
+        except (BadValue, FileNotFoundError, DamagedIndex):
+            self.rebuild_indexes(disk)
+        first = next(batches(self.file, 0, end), None)
+        if first is not None and first.header.max_timestamp >= 0:
+            self.first_timestamp = first.header.max_timestamp
+        return self._tail_next[-1] if self._tail_next else self.base_offset
+
+    def _load_indexes(self, end: int) -> None:
+        positions = [position for _, position in self.offset_index.entries()]
+        self.offset_index.truncate(bisect_left(positions, end))
+        last, position = self.offset_index.last
+        offsets = [offset for _, offset in self.time_index.entries()]
+        self.time_index.truncate(bisect_right(offsets, last))
+        timestamp, offset = self.time_index.last
+        self.max_timestamp = timestamp if offset >= 0 else NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset + max(0, offset)
+        if last >= 0:
+            self._walk(position, self.base_offset + last, NO_TIMESTAMP, self.base_offset + last)
+        self._note_from(max(0, position), end)
+
+    def _note_from(self, position: int, end: int) -> None:
+        self.size = position
+        self.unindexed_bytes = 0
+        self.roll_bytes = self.settings.segment_bytes
+        self.forget_tail(self.base_offset)
+        for at, header, _ in batches(self.open_file(), position, end):
+            self.note(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+
+    def rebuild_indexes(self, disk: Disk) -> None:
+        """Makes both indexes anew from the log's headers."""
+        was_active = self.file is not None
+        for index in (self.offset_index, self.time_index):
+            index.create(disk)
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._note_from(0, self.size)
+        self.write_indexes()
+        if not was_active:
+            self.close_for_writing()
+
+    def forget_tail(self, next_offset: int) -> None:
+        self._tail_next.clear()
+        self._tail_positions.clear()
+        self._tail_start = next_offset
+
+    def forget(self) -> None:
+        """Lets go of open files whose names are about to mean something else."""
+        for kind in SEGMENT_KINDS:
+            self._files.forget(self.path(kind))
+
+    def move(self, disk: Disk, suffix: str) -> None:
+        """Renames the segment's files, the log last: its name says whether the move is done."""
+        self.forget()
+        for kind in reversed(SEGMENT_KINDS):
+            source = self.path(kind)
+            if disk.stat(source) is not None:
+                disk.rename(source, source.removesuffix(self.suffix) + suffix)
+        self.suffix = suffix
+        self.offset_index.moved(self.path(OFFSET_INDEX))
+        self.time_index.moved(self.path(TIME_INDEX))
+
+    # -- reading
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """Position and size of the first batch that reaches `offset` or lies behind it;
+        (size of the segment, 0) if there is none."""
+        if offset >= self._tail_start and self.file is not None:
+            found = bisect_right(self._tail_next, offset)
+            positions = self._tail_positions
+            if found >= len(positions):
+                return self.size, 0
+            position = positions[found]
+            after = positions[found + 1] if found + 1 < len(positions) else self.size
+            return position, after - position
+        position, last = self._start_for(offset)
+        return self._walk(position, offset, NO_TIMESTAMP, last)
+
+    def find_timestamp(self, timestamp: int) -> tuple[int, int]:
+        """Position and size of the first batch whose largest timestamp is at least this."""
+        _, relative = self._lookup_time(timestamp)
+        before = RELATIVE_OFFSET_MAX if relative < 0 else relative - 1
+        position, last = self._start_for(self.base_offset + before)
+        return self._walk(position, self.base_offset, timestamp, last)
+
+    def next_with_timestamp(self, position: int, timestamp: int) -> tuple[int, int]:
+        return self._walk(position, self.base_offset, timestamp, -1)
+
+    def _walk(
+        self, position: int, offset: int, timestamp: int, first_last_offset: int
+    ) -> tuple[int, int]:
+        """The first batch from `position` on that reaches both the offset and the timestamp.
+        The one it begins with must end at `first_last_offset`, unless that is negative."""
+        file, end = self.open_file(), self.size
+        unpack, need = _SKIM.unpack_from, _SKIM.size
+        while position + HEADER_SIZE <= end:
+            data = file.pread(_SKIM_BYTES, position)
+            at, stop = 0, len(data) - need
+            while at <= stop:
+                base, length, delta, max_timestamp = unpack(data, at)
+                if first_last_offset >= 0:
+                    if base + delta != first_last_offset:
+                        raise DamagedIndex(self, f"no batch ends at {first_last_offset} there")
+                    first_last_offset = -1
+                size = LENGTH_OVERHEAD + length
+                if size < HEADER_SIZE or position + at + size > end:
+                    return end, 0
+                if base + delta >= offset and max_timestamp >= timestamp:
+                    return position + at, size
+                at += size
+            if at == 0:
+                break
+            position += at
+        return end, 0
+
+    def _start_for(self, offset: int) -> tuple[int, int]:
+        """Where to begin walking for an offset: at the batch of the index entry below it, with
+        the last offset that this batch must have."""
+        try:
+            relative, position = self.offset_index.floor(offset - self.base_offset)
+        except (BadValue, FileNotFoundError) as error:
+            raise DamagedIndex(self, str(error)) from error
+        if relative < 0:
+            return 0, -1
+        if position >= self.size:
+            raise DamagedIndex(self, f"position {position} is beyond the log's {self.size} bytes")
+        return position, self.base_offset + relative
+
+    def _lookup_time(self, timestamp: int) -> tuple[int, int]:
+        try:
+            return self.time_index.ceiling(timestamp)
+        except (BadValue, FileNotFoundError) as error:
+            raise DamagedIndex(self, str(error)) from error
+
+    def largest_timestamp(self) -> int:
+        """From the time index; -1 if no record of this segment has one."""
+        if self.file is not None or self.max_timestamp != NO_TIMESTAMP:
+            return self.max_timestamp
+        try:
+            self.max_timestamp = max(NO_TIMESTAMP, self.time_index.last[0])
+        except (BadValue, FileNotFoundError) as error:
+            raise DamagedIndex(self, str(error)) from error
+        return self.max_timestamp
+
+
+class DamagedIndex(Exception):
+    """An index that does not agree with its log. The log makes it anew and asks again."""
+
+    def __init__(self, segment: Segment, why: str) -> None:
+        super().__init__(f"{segment.path(OFFSET_INDEX)}: {why}")
+        self.segment = segment

@@ -1,0 +1,64 @@
+"""The segments of one log, in order: found by offset or by time at the price of a bisection.
+
+Timestamps need not grow from segment to segment, but the largest one so far does. So the
+first segment that holds a timestamp of at least T is found by bisecting those maxima.
+"""
+
+from bisect import bisect_left, bisect_right
+
+from tidelog.log.segment import Segment
+
+
+class Segments:
+    def __init__(self, segments: list[Segment]) -> None:
+        self._all = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._largest: list[int] = []
+
+    @property
+    def all(self) -> list[Segment]:
+        return self._all
+
+    @property
+    def first(self) -> Segment:
+        return self._all[0]
+
+    @property
+    def active(self) -> Segment:
+        return self._all[-1]
+
+    @property
+    def closed(self) -> list[Segment]:
+        return self._all[:-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._all)
+
+    def at(self, offset: int) -> int:
+        """The index of the segment that holds an offset at or above the first base offset."""
+        return bisect_right(self._bases, offset) - 1
+
+    def end_of(self, index: int, log_end_offset: int) -> int:
+        """The offset behind a segment's last one."""
+        return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
+
+    def with_timestamp(self, timestamp: int) -> int:
+        """The index of the first segment that may hold a record of that time or later."""
+        for segment in self._all[len(self._largest) : -1]:
+            before = self._largest[-1] if self._largest else -1
+            self._largest.append(max(before, segment.largest_timestamp()))
+        return bisect_left(self._largest, timestamp)
+
+    def add(self, segment: Segment) -> None:
+        self._all.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def remove(self, segments: list[Segment]) -> None:
+        self.replace(segments, [])
+
+    def replace(self, old: list[Segment], new: list[Segment]) -> None:
+        kept = [segment for segment in self._all if segment not in old]
+        self._all = sorted([*kept, *new], key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._all]
+        self._largest = []

@@ -1,0 +1,103 @@
+"""Cutting the end off a log, or beginning it anew elsewhere, safe against a crash in between.
+
+Before anything is cut, a recovery point below the cut is durable, so that what is appended
+afterwards will be checked after a crash. Segments go from the last to the first, each
+durably, so that a crash leaves a longer log but never one with a hole.
+"""
+
+from tidelog.log.checkpoints import LEADER_EPOCHS, format_epochs
+from tidelog.log.files import write_whole
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.producers import Producers
+from tidelog.log.replay import reload_producers
+from tidelog.log.segment import DamagedIndex
+from tidelog.log.segments import Segments
+from tidelog.records.batch import OFFSET_AND_LENGTH
+
+
+def truncate_suffix(log: PartitionLog, to: int, now_ms: int) -> None:
+    """Drops every batch that reaches offset `to`. The log then ends at `to`, or at the start of
+    a batch that held it in its middle."""
+    log.check_online()
+    try:
+        if to < log.segments.first.base_offset:
+            _restart_at(log, to, now_ms)
+        elif to < log.log_end_offset:
+            _truncate(log, to, now_ms)
+        log.epochs.truncate_suffix(to)
+        _write_epochs(log)
+    except DamagedIndex as damage:
+        log.mend(damage)
+        truncate_suffix(log, to, now_ms)
+    except OSError as error:
+        raise log.failed(error) from error
+
+
+def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Drops everything; the log starts and ends at `offset`."""
+    log.check_online()
+    try:
+        _restart_at(log, offset, now_ms)
+    except OSError as error:
+        raise log.failed(error) from error
+
+
+def _truncate(log: PartitionLog, to: int, now_ms: int) -> None:
+    _announce(log, log_start=min(log.log_start_offset, to), end=to)
+    _remove_from(log, to, now_ms)
+    segment = log.segments.active
+    position, size = segment.locate(to)
+    if size:
+        base, _ = OFFSET_AND_LENGTH.unpack(segment.open_file().pread(12, position))
+        to = min(to, base)
+    file = segment.open_file()
+    file.truncate(position)
+    file.sync()
+    segment.resume(log.disk, position)
+    log.log_end_offset = to
+    log.log_start_offset = min(log.log_start_offset, to)
+    log.epochs.truncate_suffix(to)
+    reload_producers(log, to)
+
+
+def _remove_from(log: PartitionLog, to: int, now_ms: int) -> None:
+    due_ms = now_ms + log.settings.file_delete_delay_ms
+    while len(log.segments.all) > 1 and log.segments.active.base_offset >= to:
+        last = log.segments.active
+        log.segments.remove([last])
+        log.doom([last], due_ms)
+        log.disk.sync_folder(log.folder)
+
+
+def _restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
+    _announce(log, log_start=offset, end=offset)
+    due_ms = now_ms + log.settings.file_delete_delay_ms
+    for segment in reversed(log.segments.all):
+        log.doom([segment], due_ms)
+        log.disk.sync_folder(log.folder)
+    log.segments = Segments([log.new_segment(offset)])
+    log.disk.sync_folder(log.folder)
+    log.log_end_offset = log.recovery_point = offset
+    log.epochs.truncate_suffix(0)
+    _write_epochs(log)
+    log.producers = Producers()
+    reload_producers(log, -1)
+
+
+def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
+    """Makes durable where the log will start and from where it is to be checked."""
+    log.truncated()
+    log.log_start_offset = log_start
+    log.recovery_point = min(log.recovery_point, end)
+    if log_start != log.durable_log_start:
+        log.home.persist_log_starts()
+    if log.recovery_point < log.durable_recovery_point:
+        log.home.persist_recovery_points()
+    log.home.lower_cleaner_offset(log.partition, end)
+
+
+def _write_epochs(log: PartitionLog) -> None:
+    if log.epochs.changed:
+        data = format_epochs(log.epochs.entries)
+        write_whole(log.disk, f"{log.folder}/{LEADER_EPOCHS}", data)
+        log.epochs.changed = False

@@ -1,0 +1,147 @@
+"""The memory that decoded records are written to, and the Arrow columns made of it.
+
+Buffers are as large as the records could need and are cut to what was used: memory that is
+never touched costs nothing, and keys and values are copied once.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.records import decode_kernel as kernels
+
+HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.int64(), nullable=False),
+        pa.field("timestamp_type", pa.int32(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("item", HEADER, nullable=False))),
+    ]
+)
+ALL_COLUMNS: Final = tuple(SCHEMA.names)
+
+
+class _Space:
+    """A buffer of Arrow's, and the same bytes for a kernel."""
+
+    def __init__(self, count: int, dtype: Any) -> None:
+        self.buffer = pa.allocate_buffer(count * np.dtype(dtype).itemsize, resizable=True)
+        self.array = np.frombuffer(self.buffer, dtype)
+
+    def cut(self, count: int) -> Any:
+        """The first `count` items, as Arrow has them; the kernel's view ends."""
+        size = count * self.array.itemsize
+        del self.array
+        self.buffer.resize(size, shrink_to_fit=True)
+        return self.buffer
+
+
+class _CellSpace:
+    """A column of bytes in the making."""
+
+    def __init__(self, rows: int, content_bytes: int) -> None:
+        self.ends = _Space(rows + 1, np.int32)
+        self.valid = _Space(rows + 7 >> 3, np.uint8)
+        self.content = _Space(content_bytes, np.uint8)
+        self.ends.array[0] = 0
+        self.valid.array.fill(0xFF)
+
+    def cells(self) -> kernels.Cells:
+        return kernels.Cells(self.ends.array, self.valid.array, self.content.array)
+
+    def finish(self, rows: int, content_bytes: int, nulls: int) -> pa.BinaryArray:
+        valid = self.valid.cut(rows + 7 >> 3) if nulls else None
+        buffers = [valid, self.ends.cut(rows + 1), self.content.cut(content_bytes)]
+        return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers, nulls)
+
+
+_UNWANTED: Final = kernels.Cells(np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.uint8))
+
+
+class Columns:
+    """All columns of one Arrow batch: `rows` is for `fill`, then `finish` makes them Arrow's."""
+
+    def __init__(self, rows: int, content_bytes: int, names: Collection[str]) -> None:
+        self._names = [name for name in ALL_COLUMNS if name in names]
+        self._offset = _Space(rows, np.int64)
+        self._timestamp = _Space(rows, np.int64)
+        self._timestamp_type = _Space(rows, np.int32)
+        self._key = _CellSpace(rows, content_bytes) if "key" in names else None
+        self._value = _CellSpace(rows, content_bytes) if "value" in names else None
+        self._headers = "headers" in names
+        lists = rows if self._headers else -1
+        self._header_ends = _Space(lists + 1, np.int32)
+        self._header_valid = _Space(max(lists, 0) + 7 >> 3, np.uint8)
+        self._header_ends.array[:1] = 0
+        self._header_valid.array.fill(0xFF)
+        self.totals = np.zeros(kernels.TOTALS, np.int64)
+        self.rows = kernels.Rows(
+            self._offset.array,
+            self._timestamp.array,
+            self._timestamp_type.array,
+            self._key.cells() if self._key else _UNWANTED,
+            self._value.cells() if self._value else _UNWANTED,
+            self._header_ends.array,
+            self._header_valid.array,
+            np.empty(max(lists, 0), np.int64),
+            self.totals,
+        )
+
+    def finish(self, source: Any, bodies: Any) -> pa.RecordBatch:
+        totals = self.totals.tolist()
+        rows = totals[kernels.ROWS]
+        wanted = self._headers and totals[kernels.HEADERS]
+        entries = self._header_entries(source, bodies) if wanted else None
+        # Cutting a buffer may move it: no view of one may be left.
+        del self.rows
+        made: dict[str, Any] = {
+            "offset": _numbers(pa.int64(), rows, self._offset),
+            "timestamp": _numbers(pa.int64(), rows, self._timestamp),
+            "timestamp_type": _numbers(pa.int32(), rows, self._timestamp_type),
+        }
+        if self._key:
+            made["key"] = self._key.finish(
+                rows, totals[kernels.KEY_BYTES], totals[kernels.KEY_NULLS]
+            )
+        if self._value:
+            made["value"] = self._value.finish(
+                rows, totals[kernels.VALUE_BYTES], totals[kernels.VALUE_NULLS]
+            )
+        if self._headers:
+            made["headers"] = self._header_lists(rows, totals[kernels.HEADER_NULLS], entries)
+        schema = pa.schema([SCHEMA.field(name) for name in self._names])
+        return pa.RecordBatch.from_arrays([made[name] for name in self._names], schema=schema)
+
+    def _header_entries(self, source: Any, bodies: Any) -> pa.StructArray:
+        totals = self.totals.tolist()
+        count = totals[kernels.HEADERS]
+        keys = _CellSpace(count, totals[kernels.HEADER_KEY_BYTES])
+        values = _CellSpace(count, totals[kernels.HEADER_VALUE_BYTES])
+        nulls = kernels.fill_headers(source, bodies, self.rows, keys.cells(), values.cells())
+        key = _as_text(keys.finish(count, totals[kernels.HEADER_KEY_BYTES], 0))
+        value = values.finish(count, totals[kernels.HEADER_VALUE_BYTES], nulls)
+        return pa.StructArray.from_arrays([key, value], fields=list(HEADER))
+
+    def _header_lists(self, rows: int, nulls: int, entries: pa.StructArray | None) -> pa.ListArray:
+        kind = SCHEMA.field("headers").type
+        if entries is None:
+            return pa.nulls(rows, kind)
+        buffers = [self._header_valid.cut(rows + 7 >> 3), self._header_ends.cut(rows + 1)]
+        return pa.ListArray.from_buffers(kind, rows, buffers, nulls, children=[entries])
+
+
+def _numbers(kind: Any, rows: int, space: _Space) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, space.cut(rows)], 0)
+
+
+def _as_text(keys: pa.BinaryArray) -> pa.StringArray:
+    """Arrow's text is UTF-8; bytes that are not become U+FFFD, as they do in Java."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())

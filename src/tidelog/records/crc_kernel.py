@@ -1,0 +1,95 @@
+"""CRC-32C inside kernels: the processor's own instruction, or tables where it has none.
+
+`crc32c(buffer, start, end)` is what `crc32c.crc32c(buffer[start:end])` is outside of them.
+The choice is made from the features numba compiles for, not those the machine has: an
+instruction the code generator may not use would end the process.
+"""
+
+import platform
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from tidelog.records.byte_kernels import load_word
+from tidelog.records.kernels import BYTES, helper, kernel
+
+_POLYNOMIAL: Final = 0x82F63B78
+_ALL: Final = np.uint64(0xFFFFFFFF)
+
+
+def instruction() -> str | None:
+    """The LLVM name of the instruction that takes in 8 bytes; None where there is none."""
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    machine = platform.machine()
+    if "+crc32" in features.split(",") and machine == "x86_64":
+        return "llvm.x86.sse42.crc32.64.64"
+    if "+crc" in features.split(",") and machine == "aarch64":
+        return "llvm.aarch64.crc32cx"
+    return None
+
+
+INSTRUCTION: Final = instruction()
+
+
+def _tables() -> Any:
+    tables = np.zeros((8, 256), np.uint64)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+        tables[0, byte] = crc
+    for level in range(1, 8):
+        before = tables[level - 1]
+        tables[level] = before >> np.uint64(8) ^ tables[0][before & np.uint64(255)]
+    return tables
+
+
+_TABLES: Final = _tables()
+
+
+@intrinsic
+def _crc_of_word(_context: Any, crc: Any, word: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        crc, word = arguments
+        wide, narrow = ir.IntType(64), ir.IntType(32)
+        if INSTRUCTION == "llvm.aarch64.crc32cx":
+            shape = ir.FunctionType(narrow, [narrow, wide])
+            step = cgutils.get_or_insert_function(builder.module, shape, INSTRUCTION)
+            return builder.zext(builder.call(step, [builder.trunc(crc, narrow), word]), wide)
+        shape = ir.FunctionType(wide, [wide, wide])
+        step = cgutils.get_or_insert_function(builder.module, shape, INSTRUCTION)
+        return builder.call(step, [crc, word])
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@helper
+def _crc_of_word_by_tables(crc: Any, word: Any) -> Any:
+    word ^= crc
+    result = np.uint64(0)
+    for place in range(8):
+        result ^= _TABLES[7 - place, word & np.uint64(255)]
+        word >>= np.uint64(8)
+    return result
+
+
+word_step: Final = _crc_of_word_by_tables if INSTRUCTION is None else _crc_of_word
+
+
+@kernel(types.uint32(BYTES, types.int64, types.int64))
+def crc32c(buffer: Any, start: int, end: int) -> Any:
+    crc = _ALL
+    position = start
+    while position + 8 <= end:
+        crc = word_step(crc, load_word(buffer, position))
+        position += 8
+    while position < end:
+        byte = np.uint64(buffer[position])
+        crc = crc >> np.uint64(8) ^ _TABLES[0, (crc ^ byte) & np.uint64(255)]
+        position += 1
+    return np.uint32(crc ^ _ALL)

@@ -1,0 +1,113 @@
+"""Where compiled kernels are kept between runs, one file per kernel.
+
+numba's own cache raises at import when its folder cannot be written or a file in it is
+damaged, and does not notice when a helper in another file changes. This one never raises:
+a file carries a digest of itself, its name a digest of everything the kernel was made from,
+and whatever cannot be read or written costs a compilation, nothing more.
+"""
+
+import os
+import pickle
+import stat
+import tempfile
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+DIGEST_SIZE = 32
+
+
+def candidate_folders() -> list[Path]:
+    """Where kernels may be kept, best first."""
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folders = [Path(named)] if named else []
+    if os.path.isabs(user):  # a user without a home gets "~" back
+        folders.append(Path(user) / "tidelog" / "numba")
+    return [*folders, Path(tempfile.gettempdir()) / f"tidelog-numba-{os.getuid()}"]
+
+
+def cache_folder() -> Path | None:
+    """The first folder that can be written and that nobody else can write: what lies in it
+    is run as code."""
+    return next((folder for folder in candidate_folders() if _is_usable(folder)), None)
+
+
+def _is_usable(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        return False
+    return found.st_uid == os.getuid() and not found.st_mode & stat.S_IWOTH
+
+
+@cache
+def _sources_digest(folder: Path) -> bytes:
+    """Of all files beside a kernel's: helpers of one file are compiled into kernels of another."""
+    digest = sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+class KernelCache(_Cache):  # type: ignore[misc]  # numba has no type hints
+    """What numba asks for the compiled form of one function."""
+
+    def __init__(self, function: Any, folder: Path) -> None:
+        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._source = Path(function.__code__.co_filename).parent
+        self._folder = folder
+        self.loaded = False
+
+    @property
+    def cache_path(self) -> str:
+        return str(self._folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        try:
+            content = self._path(sig, target_context.codegen()).read_bytes()
+            payload = content[DIGEST_SIZE:]
+            if sha256(payload).digest() != content[:DIGEST_SIZE]:
+                return None
+            result = CompileResult._rebuild(target_context, *pickle.loads(payload))
+        except (OSError, pickle.PickleError):
+            return None
+        self.loaded = True
+        return result
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        payload = dumps(data._reduce())
+        path = self._path(sig, data.codegen)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        try:
+            unfinished.write_bytes(sha256(payload).digest() + payload)
+            unfinished.replace(path)
+        except OSError:
+            # A full disk: the next process compiles again, this one has its kernel.
+            unfinished.unlink(missing_ok=True)
+
+    def _path(self, sig: Any, codegen: Any) -> Path:
+        here = _sources_digest(Path(__file__).parent)
+        made_from = (numba.__version__, str(sig), codegen.magic_tuple(), here)
+        digest = sha256(repr(made_from).encode() + _sources_digest(self._source))
+        return self._folder / f"{self._name}.{digest.hexdigest()[:16]}.kernel"
+
+    def enable(self) -> None:
+        """Asked for by numba; this cache is never off."""
+
+    def disable(self) -> None:
+        """Asked for by numba; this cache is never off."""
+
+    def flush(self) -> None:
+        for path in self._folder.glob(f"{self._name}.*.kernel"):
+            path.unlink(missing_ok=True)

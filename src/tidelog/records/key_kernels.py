@@ -1,0 +1,188 @@
+"""Keys as 128-bit hashes, and the map from them to offsets, inside kernels.
+
+Clients choose the keys, and two keys with one hash would cost one of them its data; so the
+hash is SipHash-1-3 with 128 bits of result under a secret that nobody outside the process
+knows. The map is one array, three words a slot: the hash, then the offset plus one, 0
+where the slot is free. Slots are probed one after another.
+
+A lookup in a large map waits for memory. So records go through a `Window`: `add_to_window`
+hashes the key and asks for the slot's cache line, and only when the window is full are its
+slots read, all of them on their way by then.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import typeof, types
+
+from tidelog.records.byte_kernels import load_word
+from tidelog.records.kernels import BYTES, helper, kernel
+from tidelog.records.memory_kernels import prefetch
+
+SLOT_WORDS: Final = 3
+SLOT_BYTES: Final = 8 * SLOT_WORDS
+WINDOW: Final = 32
+
+USED: Final = 0
+LIMIT: Final = 1
+
+UINT64S: Final = types.Array(types.uint64, 1, "C", readonly=True)
+UINT64S_OUT: Final = types.Array(types.uint64, 1, "C")
+
+_U0: Final = np.uint64(0)
+_U8: Final = np.uint64(8)
+_HALF: Final = np.uint64(32)
+_START: Final = tuple(
+    np.uint64(word)
+    for word in (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+)
+_WIDE: Final = np.uint64(0xEE)
+_SECOND: Final = np.uint64(0xDD)
+
+
+class KeyTable(NamedTuple):
+    """The map: its slots, the secret of the hash (2 words), and how many slots are used and may
+    be used."""
+
+    words: Any
+    secret: Any
+    tally: Any
+
+
+class Window(NamedTuple):
+    """Records on their way to the map. `count` has one element; an ordinal is whatever the
+    one who added the record wants to know it by."""
+
+    hashes: Any
+    slots: Any
+    offsets: Any
+    ordinals: Any
+    count: Any
+
+
+def new_key_table(slots: int, limit: int, secret: bytes) -> KeyTable:
+    words = np.zeros(slots * SLOT_WORDS, np.uint64)
+    return KeyTable(words, np.frombuffer(secret, "<u8", 2), np.array([0, limit], np.int64))
+
+
+def new_window() -> Window:
+    numbers = [np.zeros(WINDOW, np.int64) for _ in range(3)]
+    return Window(np.zeros(2 * WINDOW, np.uint64), *numbers, np.zeros(1, np.int64))
+
+
+KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16)))
+WINDOW_TYPE: Final = typeof(new_window())
+
+
+@helper
+def _turn(word: Any, bits: Any) -> Any:
+    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+
+
+@helper
+def _round(a: Any, b: Any, c: Any, d: Any) -> Any:
+    a += b
+    b = _turn(b, 13) ^ a
+    a = _turn(a, 32)
+    c += d
+    d = _turn(d, 16) ^ c
+    a += d
+    d = _turn(d, 21) ^ a
+    c += b
+    b = _turn(b, 17) ^ c
+    c = _turn(c, 32)
+    return a, b, c, d
+
+
+@helper
+def hash_key(buffer: Any, start: int, size: int, secret: Any) -> Any:
+    """The two halves of the hash of `size` bytes."""
+    a = secret[0] ^ _START[0]
+    b = secret[1] ^ _START[1] ^ _WIDE
+    c = secret[0] ^ _START[2]
+    d = secret[1] ^ _START[3]
+    position = start
+    for _ in range(size >> 3):
+        word = load_word(buffer, position)
+        d ^= word
+        a, b, c, d = _round(a, b, c, d)
+        a ^= word
+        position += 8
+    word = np.uint64(size) << np.uint64(56)
+    for place in range(size & 7):
+        word |= np.uint64(buffer[position + place]) << np.uint64(8 * place)
+    d ^= word
+    a, b, c, d = _round(a, b, c, d)
+    a ^= word
+    c ^= _WIDE
+    for _ in range(3):
+        a, b, c, d = _round(a, b, c, d)
+    first = a ^ b ^ c ^ d
+    b ^= _SECOND
+    for _ in range(3):
+        a, b, c, d = _round(a, b, c, d)
+    return first, a ^ b ^ c ^ d
+
+
+@helper
+def add_to_window(
+    table: Any, window: Any, buffer: Any, start: int, size: int, offset: int, ordinal: int
+) -> None:
+    first, second = hash_key(buffer, start, size, table.secret)
+    slots = np.uint64(len(table.words) // SLOT_WORDS)
+    slot = int(((first >> _HALF) * slots) >> _HALF)
+    prefetch(table.words, slot * SLOT_BYTES)
+    place = window.count[0]
+    window.hashes[2 * place] = first
+    window.hashes[2 * place + 1] = second
+    window.slots[place] = slot
+    window.offsets[place] = offset
+    window.ordinals[place] = ordinal
+    window.count[0] = place + 1
+
+
+@helper
+def find_slot(words: Any, slot: int, first: Any, second: Any) -> int:
+    """The word at which the slot of a key begins: its own, or the free one where it belongs."""
+    at = slot * SLOT_WORDS
+    while words[at + 2] != _U0 and (words[at] != first or words[at + 1] != second):
+        at += SLOT_WORDS
+        if at == len(words):
+            at = 0
+    return at
+
+
+@helper
+def put_window(table: Any, window: Any) -> None:
+    """Puts the records of the window into the map. It must have room for them."""
+    words = table.words
+    for place in range(window.count[0]):
+        first = window.hashes[2 * place]
+        second = window.hashes[2 * place + 1]
+        at = find_slot(words, window.slots[place], first, second)
+        if words[at + 2] == _U0:
+            words[at] = first
+            words[at + 1] = second
+            table.tally[USED] += 1
+        words[at + 2] = max(words[at + 2], np.uint64(window.offsets[place] + 1))
+    window.count[0] = 0
+
+
+@helper
+def drop_outdated(table: Any, window: Any, verdicts: Any, dropped: int) -> None:
+    """Writes `dropped` to the verdicts of those records of the window that have a later one of
+    the same key in the map."""
+    words = table.words
+    for place in range(window.count[0]):
+        first = window.hashes[2 * place]
+        second = window.hashes[2 * place + 1]
+        at = find_slot(words, window.slots[place], first, second)
+        if words[at + 2] > np.uint64(window.offsets[place] + 1):
+            verdicts[window.ordinals[place]] = dropped
+    window.count[0] = 0
+
+
+@kernel(types.void(BYTES, UINT64S, UINT64S_OUT))
+def hash_of(key: Any, secret: Any, result: Any) -> None:
+    """The hash of one key, for those who check it."""
+    result[0], result[1] = hash_key(key, 0, len(key), secret)

@@ -1,0 +1,140 @@
+"""Work that burns CPU, in one child process: `tidelog.worker`.
+
+The child is started with the first task, kept, and replaced if it died; tasks run one after
+another, in the order they were started. A thread waits for its answers. The child ends when
+its input closes, so it never outlives this process, however this one ends.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tidelog.base.errors import TaskError
+from tidelog.base.ports import Job
+from tidelog.world.tasks import encode_argument
+
+_COMMAND = (sys.executable, "-P", "-m", "tidelog.worker")
+
+
+class RealJob:
+    def __init__(self, task: str, argument: str) -> None:
+        self.task = task
+        self.request = json.dumps({"task": task, "argument": argument}) + "\n"
+        self._answer: dict[str, Any] = {}
+        self._ended = threading.Event()
+
+    def end(self, answer: dict[str, Any]) -> None:
+        self._answer = answer
+        self._ended.set()
+
+    def result(self) -> dict[str, Any]:
+        self._ended.wait()
+        if "result" in self._answer:
+            result: dict[str, Any] = self._answer["result"]
+            return result
+        message, number = self._answer["error"], self._answer["errno"]
+        if number is not None:
+            raise OSError(number, message, self._answer["path"])
+        raise TaskError(message)
+
+
+class RealWorkers:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._jobs: deque[RealJob] = deque()
+        self._is_sent = False
+        self._closed = False
+
+    def start(self, task: str, argument: Mapping[str, Any]) -> Job:
+        job = RealJob(task, encode_argument(task, argument))
+        with self._lock:
+            assert not self._closed, "these workers are closed"
+            self._jobs.append(job)
+            if len(self._jobs) == 1:
+                self._send_first()
+        return job
+
+    def close(self) -> None:
+        """Ends the child, and with an error the tasks that were not done."""
+        with self._lock:
+            self._closed = True
+            child = self._child
+        if child is not None:
+            child.kill()
+            child.wait()
+
+    def _send_first(self) -> None:
+        """Only one task is ever in the pipes, so neither side can block the other. If the
+        child has died, the thread that waits for its answers sends the task to the next."""
+        if self._child is None:
+            self._child = self._start_child()
+        assert self._child.stdin is not None
+        if self._child.poll() is not None:
+            return
+        try:
+            self._child.stdin.write(self._jobs[0].request)
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            return
+        self._is_sent = True
+
+    def _start_child(self) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        )
+        threading.Thread(target=self._receive, args=(child,), name="worker", daemon=True).start()
+        return child
+
+    def _receive(self, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.endswith("\n"):
+                self._end_first(json.loads(line))
+        child.stdout.close()
+        self._bury(child, child.wait())
+
+    def _end_first(self, answer: dict[str, Any]) -> None:
+        with self._lock:
+            self._finish_first(answer)
+            self._go_on()
+
+    def _bury(self, child: subprocess.Popen[str], code: int) -> None:
+        with self._lock:
+            _close_input(child)
+            self._child = None
+            if self._is_sent:
+                self._finish_first(_death(self._jobs[0].task, code))
+            self._go_on()
+
+    def _finish_first(self, answer: dict[str, Any]) -> None:
+        self._is_sent = False
+        self._jobs.popleft().end(answer)
+
+    def _go_on(self) -> None:
+        while self._closed and self._jobs:
+            self._finish_first(_failure(f"{self._jobs[0].task}: the workers were closed"))
+        if self._jobs:
+            self._send_first()
+
+
+def _close_input(child: subprocess.Popen[str]) -> None:
+    assert child.stdin is not None
+    try:
+        child.stdin.close()
+    except BrokenPipeError:
+        # What was buffered for a dead child; its job ends with an error of its own.
+        return
+
+
+def _death(task: str, code: int) -> dict[str, Any]:
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    return _failure(f"{task}: the worker process {how}")
+
+
+def _failure(message: str) -> dict[str, Any]:
+    return {"error": message, "errno": None, "path": None}
