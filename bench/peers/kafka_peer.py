@@ -50,12 +50,12 @@ class KafkaHome:
 
     @classmethod
     def find(cls) -> "KafkaHome | None":
-        for program in ("java", "mvn"):
+        default = Path(tempfile.gettempdir()) / "kafka-peer"
+        home = cls(folder=Path(os.environ.get("TIDELOG_KAFKA_PEER", default)))
+        for program in ("java",) if home._has_jars() else ("java", "mvn"):
             if shutil.which(program) is None:
                 print(f"Apache Kafka is not at hand: there is no `{program}` here", file=sys.stderr)
                 return None
-        default = Path(tempfile.gettempdir()) / "kafka-peer"
-        home = cls(folder=Path(os.environ.get("TIDELOG_KAFKA_PEER", default)))
         return home if home._has_jars() or home._fetch() else None
 
     def java(self, main_class: str, *arguments: str, cwd: Path | None = None) -> Output:

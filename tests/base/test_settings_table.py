@@ -201,6 +201,12 @@ def test_numbers_that_the_specification_gives_win_over_kafkas() -> None:
     assert BROKER["replica.lag.time.max.ms"].default == 10_000
 
 
+def test_groups_may_use_the_newer_protocol_from_the_start() -> None:
+    """The wire is Kafka 4.3's, which announces it; Kafka 3.9 has `classic` and `disabled` here."""
+    assert BROKER["group.coordinator.rebalance.protocols"].default == ("classic", "consumer")
+    assert BROKER["group.consumer.migration.policy"].default == "bidirectional"
+
+
 def test_tidelogs_own_settings_are_there() -> None:
     """E3 and the request limit of the wire layer; metrics are off until they get a port."""
     assert BROKER["leader.recovery.strategy"].default == "strict"

@@ -47,6 +47,13 @@ def has_ended(pid: int, within_s: float = 10.0) -> bool:
     return False
 
 
+def is_reaped(pid: int, within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return not Path(f"/proc/{pid}").exists()
+
+
 def test_one_child_is_started_and_kept(workers: RealWorkers) -> None:
     pids = {pid_of_child(workers) for _ in range(3)}
     assert len(pids) == 1
@@ -89,7 +96,7 @@ def test_a_child_killed_in_the_middle_of_a_task_is_told_of_and_replaced(
 def test_a_child_that_died_between_tasks_is_replaced(workers: RealWorkers) -> None:
     pid = pid_of_child(workers)
     os.kill(pid, signal.SIGKILL)
-    assert has_ended(pid)
+    assert is_reaped(pid), "until all its threads are gone, its pipe still takes a task"
     assert pid_of_child(workers) != pid
 
 

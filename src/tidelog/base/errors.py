@@ -20,7 +20,7 @@ class KafkaError(Exception):
 
 
 class BadValue(ValueError):
-    """A setting, a file or an argument that cannot be used, with its name and what would be right."""
+    """A setting, a file or an argument that cannot be used: its name, and what would be right."""
 
 
 class TaskError(RuntimeError):

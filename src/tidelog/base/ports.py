@@ -64,7 +64,7 @@ class Lock(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, mode: OpenMode) -> File:
-        """`read` and `write` want an existing file; `create` makes an empty one if there is none."""
+        """`read` and `write` want a file that is there; `create` makes an empty one if not."""
 
     def list(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""

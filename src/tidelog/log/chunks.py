@@ -103,7 +103,7 @@ def _wanted(source: Source, buffer: ByteArray, at: int, position: int) -> int:
         if left and left <= len(buffer) - at:
             raise damaged(source.path, position, PROBLEMS[INCOMPLETE])
         return CHUNK_BYTES
-    size: int = LENGTH_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(buffer, at)[1]
+    size: int = LENGTH_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(buffer.data, at)[1]
     if size > left:
         raise damaged(source.path, position, PROBLEMS[INCOMPLETE])
     return max(CHUNK_BYTES, size)

@@ -152,7 +152,7 @@ def _transactions(disk: Disk, request: CleanRequest) -> DecidedTransactions:
 
 
 def _map_keys(disk: Disk, request: CleanRequest) -> MapPass:
-    dirty = request.upper - request.first_dirty
+    dirty = (request.first_dirty, request.upper)
     table = make_table(request.map_bytes, request.load_factor, dirty, request.secret)
     mapping = MapPass(
         table,

@@ -34,9 +34,11 @@ def dump_log(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
         yield f"{path} is empty."
     walk = LogWalk(file, end=options.max_bytes)
     yield from _batches(file, path, walk, options)
+    if walk.position + walk.left_bytes < file.size():
+        return
     if walk.zero_bytes:
         yield f"Found {walk.zero_bytes} zero bytes at the end of {path}: never written"
-    elif walk.problem is not None and walk.position + walk.left_bytes == file.size():
+    if walk.problem is not None:
         yield Problem(f"Found {walk.left_bytes} invalid bytes at the end of {path}: {walk.problem}")
 
 

@@ -175,9 +175,8 @@ def _txn_index_problems(
         yield f"{path}: there is no log beside it to compare it with"
         return
     wanted = {(entry.last_offset, entry.producer_id) for entry in aborted}
-    walk = LogWalk(log)
-    for header, data in walk:
-        if header.is_control and _is_abort(data):
+    for header, data in LogWalk(log):
+        if header.is_control and data and _is_abort(data):
             wanted.discard((header.base_offset, header.producer_id))
     for offset, producer_id in sorted(wanted):
         yield f"Mismatch in {path}: no abort marker of producer {producer_id} at offset {offset}"

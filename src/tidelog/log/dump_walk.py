@@ -17,10 +17,10 @@ from tidelog.records.batch import (
     CRC_START,
     HEADER,
     HEADER_SIZE,
+    LENGTH_OVERHEAD,
     MAGIC,
     BatchHeader,
     bad_magic,
-    read_header,
 )
 
 CHUNK_BYTES: Final = 1 << 20
@@ -46,38 +46,37 @@ class LogWalk:
     def __iter__(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Headers with the bytes of the whole batch; `position` is where it starts. The bytes
         are empty for a batch above BATCH_BYTES_MAX, and where only headers are wanted."""
-        chunk, chunk_start = memoryview(b""), 0
-        while self.left_bytes:
-            at = self.position - chunk_start
+        chunk, chunk_start, end = memoryview(b""), 0, self._end
+        unpack, make = HEADER.unpack_from, BatchHeader._make
+        position = self.position
+        while position < end:
+            at = position - chunk_start
             if at + HEADER_SIZE > len(chunk):
-                chunk_start, at = self.position, 0
-                chunk = self._read(CHUNK_BYTES)
-            header = read_header(chunk, at) if len(chunk) - at >= HEADER_SIZE else None
-            if header is None or header.magic != MAGIC or not self._fits(header):
-                self._stop(header)
-                return
-            size = header.size
+                chunk_start, at, chunk = position, 0, self._read(CHUNK_BYTES)
+            if len(chunk) - at < HEADER_SIZE:
+                return self._stop(None)
+            header = make(unpack(chunk, at))
+            size = LENGTH_OVERHEAD + header.length
+            if header.magic != MAGIC or size < HEADER_SIZE or position + size > end:
+                return self._stop(header)
             if not self._bodies or size > BATCH_BYTES_MAX:
                 yield header, chunk[:0]
             else:
                 if at + size > len(chunk):
-                    chunk_start, at = self.position, 0
-                    chunk = self._read(max(CHUNK_BYTES, size))
+                    chunk_start, at, chunk = position, 0, self._read(max(CHUNK_BYTES, size))
                 yield header, chunk[at : at + size]
-            self.position += size
+            self.position = position = position + size
+        return None
 
     def _read(self, size: int) -> memoryview:
         return memoryview(self._file.pread(min(size, self.left_bytes), self.position))
-
-    def _fits(self, header: BatchHeader) -> bool:
-        return HEADER_SIZE <= header.size <= self.left_bytes
 
     def _stop(self, header: BatchHeader | None) -> None:
         if only_zeros(self._file, self.position, self._end):
             self.zero_bytes = self.left_bytes
             return
         self.problem = f"{self._why(header)} at position {self.position}"
-        if self.position == 0 and (header is None or header.magic != MAGIC):
+        if self.position == 0 and (header is None or not 0 <= header.magic <= MAGIC):
             self.problem += ": this is not a log of record batches"
 
     def _why(self, header: BatchHeader | None) -> str:

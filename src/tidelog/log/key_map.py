@@ -39,10 +39,15 @@ from tidelog.records.map_kernels import (
 
 _ROOMY: Final = 2
 """Slots a key where memory allows: probes stay short."""
+_BITS_SHARE: Final = 16
+"""Bits for offsets may take one part in so many, on top of the map."""
 
 
-def make_table(map_bytes: int, load_factor: float, offsets: int, secret: bytes) -> KeyTable:
-    """An empty map of at most `map_bytes`; smaller if there are not that many offsets."""
+def make_table(
+    map_bytes: int, load_factor: float, span: tuple[int, int], secret: bytes
+) -> KeyTable:
+    """An empty map of at most `map_bytes`, smaller if there are not that many offsets in `span`,
+    with a bit for each of them if those take little."""
     most = map_bytes // SLOT_BYTES
     limit = min(int(most * load_factor), most - 1)
     if limit < 1:
@@ -50,8 +55,11 @@ def make_table(map_bytes: int, load_factor: float, offsets: int, secret: bytes) 
             f"log.cleaner.dedupe.buffer.size: {map_bytes} bytes hold no key; "
             f"each takes {SLOT_BYTES} bytes"
         )
-    slots = min(most, _ROOMY * max(1, offsets))
-    return new_key_table(slots, min(limit, slots - 1) if slots < most else limit, secret)
+    offsets = max(1, span[1] - span[0])
+    if offsets // 8 > map_bytes // _BITS_SHARE:
+        span = (0, 0)
+    slots = min(most, _ROOMY * offsets)
+    return new_key_table(slots, min(limit, slots - 1), secret, span)
 
 
 def records_of(header: BatchHeader, buffer: ByteArray, at: int, limit: int) -> ByteArray:

@@ -73,7 +73,7 @@ class LogDir:
         """Takes the dir and opens every log in it. `identity` is what meta.properties must say
         (broker.id, cluster.id); it is written if the dir is new."""
         try:
-            self.disk.make_folder(self.path)
+            self._make_folder()
             self._take_lock()
             self._check_identity(identity)
             self._read_checkpoints()
@@ -240,12 +240,21 @@ class LogDir:
 
     # -- small files
 
+    def _make_folder(self) -> None:
+        """Durably, with its parents: a log that is durable in a folder that is not is lost."""
+        if self.disk.stat(self.path) is None:
+            self.disk.make_folder(self.path)
+            parent = self.path
+            while "/" in parent:
+                parent = parent.rpartition("/")[0]
+                self.disk.sync_folder(parent or "/")
+
     def _take_lock(self) -> None:
         try:
             self._lock = self.disk.lock(f"{self.path}/{LOCK}")
         except BlockingIOError as error:
             raise BadValue(
-                f"log dir {self.path} is in use by another process: stop it, or set another log.dirs"
+                f"log dir {self.path} is in use by another process: stop it, or set log.dirs"
             ) from error
 
     def _check_identity(self, identity: Mapping[str, str]) -> None:

@@ -241,7 +241,7 @@ class PartitionLog:
                 f"a batch of {size} bytes is larger than segment.bytes="
                 f"{self.settings.segment_bytes}",
             )
-        return self._roll()
+        return self._roll() if segment.size else segment
 
     def _check_timestamps(
         self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int

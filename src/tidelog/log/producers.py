@@ -95,12 +95,13 @@ class Producers:
 
     def check_transaction(self, producer_id: int, attributes: int) -> None:
         producer = self.by_id.get(producer_id)
-        if producer is not None and producer.txn_first_offset != NO_TRANSACTION:
-            if not attributes & TRANSACTIONAL:
-                raise KafkaError(
-                    ErrorCode.invalid_txn_state,
-                    f"producer {producer_id} has an open transaction and sent a batch outside it",
-                )
+        if producer is None or producer.txn_first_offset == NO_TRANSACTION:
+            return
+        if not attributes & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"producer {producer_id} has an open transaction and sent a batch outside it",
+            )
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         producer = self.by_id.get(producer_id)

@@ -8,9 +8,9 @@ indexes, leader epochs, producers and aborted transactions are made again from w
 Long stretches are checked by a child process; the results are the same.
 """
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from tidelog.base.errors import BadValue
@@ -86,7 +86,7 @@ def _segments_in(log: PartitionLog) -> list[Segment]:
     """The segments of the folder from the log start on; older ones and orphans are removed."""
     names = log.disk.list(log.folder)
     bases = [base for name in names if (base := base_offset_of(name, LOG)) is not None]
-    old = {b for b, after in itertools.pairwise(bases) if after <= log.log_start_offset}
+    old = {b for b, after in pairwise(bases) if after <= log.log_start_offset}
     kept = [base for base in bases if base not in old]
     for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
         for name in names:

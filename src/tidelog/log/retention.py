@@ -5,7 +5,7 @@ and whole segments below a log start that is durable leave the disk. Nothing at 
 high watermark is ever given up (V17), and the active segment is rolled before it can be.
 """
 
-import itertools
+from itertools import pairwise
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.log import snapshots
@@ -55,7 +55,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int) -> int:
     segments = log.segments.all
     old = [
         segment
-        for segment, after in itertools.pairwise(segments)
+        for segment, after in pairwise(segments)
         if after.base_offset <= log.durable_log_start
     ]
     if old:

@@ -160,7 +160,7 @@ class Segment:
             self.time_index.append(self.max_timestamp, offset)
 
     def has_room(self, size: int, last_offset: int, timestamp: int) -> bool:
-        return self.size == 0 or (
+        return (
             self.size + size <= self.roll_bytes
             and timestamp - self.first_timestamp <= self.roll_ms
             and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX

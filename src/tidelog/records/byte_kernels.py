@@ -10,9 +10,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from tidelog.records.kernels import helper
+from tidelog.records.kernels import helper, intrinsic
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:

@@ -48,6 +48,8 @@ from tidelog.records.key_kernels import (
     WINDOW_TYPE,
     add_to_window,
     drop_outdated,
+    has_mark,
+    is_in_span,
 )
 from tidelog.records.map_kernels import (
     AT,
@@ -151,12 +153,13 @@ def _judge_records(
         if value_at == MALFORMED or value_size > position - value_at:
             return BAD_RECORDS
         verdict = KEEP if value_size >= 0 else KEEP_TOMBSTONE
+        offset = base_offset + delta
         if key_size < 0 or (expired and value_size < 0):
             verdict = DROP
+        elif is_in_span(table, offset):
+            verdict = DROP if has_mark(table, offset) else verdict
         else:
-            add_to_window(
-                table, window, buffer, key_at, key_size, base_offset + delta, first + index
-            )
+            add_to_window(table, window, buffer, key_at, key_size, offset, first + index)
         verdicts[first + index] = verdict
         if window.count[0] == WINDOW:
             drop_outdated(table, window, verdicts, DROP)

@@ -60,7 +60,9 @@ class _CellSpace:
         return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers, nulls)
 
 
-_UNWANTED: Final = kernels.Cells(np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.uint8))
+_UNWANTED: Final = kernels.Cells(
+    np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.uint8)
+)
 
 
 class Columns:

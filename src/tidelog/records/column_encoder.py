@@ -165,7 +165,11 @@ def _headers(column: Any) -> tuple[Any, Bytes, Bytes]:
     key, value = column.flatten().flatten()
     if key.null_count:
         raise BadValue("headers need a key each: there is a header without one")
-    return _fixed(ends), bytes_column(key, name="a header's key"), bytes_column(value, name="a header's value")
+    return (
+        _fixed(ends),
+        bytes_column(key, name="a header's key"),
+        bytes_column(value, name="a header's value"),
+    )
 
 
 def _cast(column: Any, kind: Any, name: str) -> Any:

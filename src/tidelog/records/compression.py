@@ -105,7 +105,7 @@ def _decompress_stream(
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     view = memoryview(data)
-    chunks = list(_snappy_chunks(view)) if view[:8] == _FRAME_MAGIC else [view]
+    chunks = list(_snappy_chunks(view)) if _starts_frame(view, 0) else [view]
     sizes = [_declared_size(chunk) for chunk in chunks]
     if sum(sizes) > limit:
         raise _too_much(limit)
@@ -120,10 +120,14 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     return bytes(output)
 
 
+def _starts_frame(view: memoryview, position: int) -> bool:
+    return bytes(view[position : position + len(_FRAME_MAGIC)]) == _FRAME_MAGIC
+
+
 def _snappy_chunks(view: memoryview) -> Iterator[memoryview]:
     position = len(_FRAME_HEADER)
     while position < len(view):
-        if view[position : position + 8] == _FRAME_MAGIC:
+        if _starts_frame(view, position):
             position += len(_FRAME_HEADER)
             continue
         start = position + _CHUNK_LENGTH.size

@@ -13,10 +13,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
-from numba.extending import intrinsic
 
 from tidelog.records.byte_kernels import load_word
-from tidelog.records.kernels import BYTES, helper, kernel
+from tidelog.records.kernels import BYTES, helper, intrinsic, kernel
 
 _POLYNOMIAL: Final = 0x82F63B78
 _ALL: Final = np.uint64(0xFFFFFFFF)
@@ -53,7 +52,7 @@ _TABLES: Final = _tables()
 
 
 @intrinsic
-def _crc_of_word(_context: Any, crc: Any, word: Any) -> Any:
+def _crc_of_word(_context: Any, _crc: Any, _word: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         crc, word = arguments
         wide, narrow = ir.IntType(64), ir.IntType(32)

@@ -195,9 +195,7 @@ def _count_headers(
 
 
 @helper
-def _fill_cells(
-    source: Any, packed: bool, position: int, end: int, wanted: bool, rows: Any
-) -> Any:
+def _fill_cells(source: Any, packed: bool, position: int, end: int, wanted: bool, rows: Any) -> Any:
     row = rows.totals[ROWS]
     size, position = _read_size(source, position, end)
     if position < 0:

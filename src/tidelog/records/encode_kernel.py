@@ -46,7 +46,9 @@ class Written(NamedTuple):
 
 
 BYTES_COLUMN: Final = types.NamedTuple((INT64S, BYTES, types.int64, BYTES), Bytes)
-_SOURCE: Final = types.NamedTuple((INT64S, BYTES_COLUMN, BYTES_COLUMN, INT64S, BYTES_COLUMN, BYTES_COLUMN), Source)
+_SOURCE: Final = types.NamedTuple(
+    (INT64S, BYTES_COLUMN, BYTES_COLUMN, INT64S, BYTES_COLUMN, BYTES_COLUMN), Source
+)
 _WRITTEN: Final = types.NamedUniTuple(types.int64, 3, Written)
 
 

@@ -9,16 +9,21 @@ and whatever cannot be read or written costs a compilation, nothing more.
 import os
 import pickle
 import stat
+import sys
 import tempfile
-from functools import cache
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+from numba.extending import _Intrinsic
 
 DIGEST_SIZE = 32
 
@@ -50,22 +55,47 @@ def _is_usable(folder: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & stat.S_IWOTH
 
 
-@cache
-def _sources_digest(folder: Path) -> bytes:
-    """Of all files beside a kernel's: helpers of one file are compiled into kernels of another."""
+def made_from(function: Any) -> bytes:
+    """A digest of what is compiled into a kernel: its code, and all that it names, wherever that
+    is written: helpers, constants, tables."""
     digest = sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    seen: set[Any] = set()
+    pending = [function]
+    while pending:
+        code, names = pending[-1].__code__, pending.pop().__globals__
+        if code in seen:
+            continue
+        seen.add(code)
+        digest.update(code.co_code + repr((code.co_consts, code.co_names)).encode())
+        for value in (names[name] for name in code.co_names if name in names):
+            if isinstance(value, Dispatcher):
+                pending.append(value.py_func)
+            else:
+                digest.update(_described(value))
     return digest.digest()
+
+
+def _described(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, _Intrinsic):
+        return Path(value._defn.__code__.co_filename).read_bytes()
+    if isinstance(value, ModuleType):
+        is_ours = value.__name__.partition(".")[0] == __name__.partition(".")[0]
+        return Path(value.__file__ or "").read_bytes() if is_ours else value.__name__.encode()
+    if isinstance(value, type):
+        return repr((value, getattr(value, "_fields", ()))).encode()
+    return repr(value).encode()
 
 
 class KernelCache(_Cache):  # type: ignore[misc]  # numba has no type hints
     """What numba asks for the compiled form of one function."""
 
-    def __init__(self, function: Any, folder: Path) -> None:
+    def __init__(self, function: Any, folder: Path, options: Mapping[str, bool]) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
-        self._source = Path(function.__code__.co_filename).parent
+        self._made_from = made_from(function)
         self._folder = folder
+        self._options = dict(options)
         self.loaded = False
 
     @property
@@ -86,6 +116,8 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no type hints
         return result
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        if data.lifted or data.library.has_dynamic_globals:
+            return  # it holds addresses that mean nothing in another process
         payload = dumps(data._reduce())
         path = self._path(sig, data.codegen)
         unfinished = path.with_suffix(f".{os.getpid()}")
@@ -97,9 +129,9 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no type hints
             unfinished.unlink(missing_ok=True)
 
     def _path(self, sig: Any, codegen: Any) -> Path:
-        here = _sources_digest(Path(__file__).parent)
-        made_from = (numba.__version__, str(sig), codegen.magic_tuple(), here)
-        digest = sha256(repr(made_from).encode() + _sources_digest(self._source))
+        versions = numba.__version__, sys.version_info[:2]
+        circumstances = versions, str(sig), codegen.magic_tuple(), self._options
+        digest = sha256(repr(circumstances).encode() + self._made_from)
         return self._folder / f"{self._name}.{digest.hexdigest()[:16]}.kernel"
 
     def enable(self) -> None:

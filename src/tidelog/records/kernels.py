@@ -11,9 +11,10 @@ broker process.
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
+import numba.extending
 from numba import types
 
 from tidelog.records.kernel_cache import KernelCache, cache_folder
@@ -37,6 +38,7 @@ class Compiled:
     from_cache: bool
 
 
+OPTIONS = {"nogil": True, "fastmath": False, "boundscheck": False, "_nrt": False}
 FOLDER = cache_folder()
 """None: no folder can be written, every process compiles for itself."""
 compiled: list[Compiled] = []
@@ -46,7 +48,7 @@ def kernel(signature: Any) -> Callable[[Function], Function]:
     def declare(function: Function) -> Function:
         started = perf_counter()
         dispatcher = _declare(function)
-        cache = KernelCache(function, FOLDER) if FOLDER else None
+        cache = KernelCache(function, FOLDER, OPTIONS) if FOLDER else None
         if cache:
             dispatcher._cache = cache
         dispatcher.compile(signature)
@@ -58,18 +60,19 @@ def kernel(signature: Any) -> Callable[[Function], Function]:
                 from_cache=cache is not None and cache.loaded,
             )
         )
-        return _as_function(dispatcher)
+        return cast(Function, dispatcher)
 
     return declare
 
 
 def helper(function: Function) -> Function:
-    return _as_function(_declare(function))
+    return cast(Function, _declare(function))
+
+
+def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a function that writes LLVM instructions for the kernel that calls it."""
+    return cast(Callable[..., Any], numba.extending.intrinsic(function))
 
 
 def _declare(function: Callable[..., Any]) -> Any:
-    return numba.njit(nogil=True, fastmath=False, boundscheck=False, _nrt=False)(function)
-
-
-def _as_function(dispatcher: Any) -> Any:
-    return dispatcher
+    return numba.njit(**OPTIONS)(function)

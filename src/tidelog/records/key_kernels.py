@@ -3,7 +3,9 @@
 Clients choose the keys, and two keys with one hash would cost one of them its data; so the
 hash is SipHash-1-3 with 128 bits of result under a secret that nobody outside the process
 knows. The map is one array, three words a slot: the hash, then the offset plus one, 0
-where the slot is free. Slots are probed one after another.
+where the slot is free. Slots are probed one after another. Whenever a record takes the
+place of an older one of the same key, the older one is marked in a bitmap, if there is one
+for its offset: that spares the second pass the lookup.
 
 A lookup in a large map waits for memory. So records go through a `Window`: `add_to_window`
 hashes the key and asks for the slot's cache line, and only when the window is full are its
@@ -23,14 +25,16 @@ SLOT_WORDS: Final = 3
 SLOT_BYTES: Final = 8 * SLOT_WORDS
 WINDOW: Final = 32
 
+# What `tally` holds: how many slots are used, how many may be, and the offsets with a bit.
 USED: Final = 0
 LIMIT: Final = 1
+SPAN_START: Final = 2
+SPAN_END: Final = 3
 
 UINT64S: Final = types.Array(types.uint64, 1, "C", readonly=True)
 UINT64S_OUT: Final = types.Array(types.uint64, 1, "C")
 
-_U0: Final = np.uint64(0)
-_U8: Final = np.uint64(8)
+_FREE: Final = np.uint64(0)
 _HALF: Final = np.uint64(32)
 _START: Final = tuple(
     np.uint64(word)
@@ -41,12 +45,13 @@ _SECOND: Final = np.uint64(0xDD)
 
 
 class KeyTable(NamedTuple):
-    """The map: its slots, the secret of the hash (2 words), and how many slots are used and may
-    be used."""
+    """The map: its slots, the secret of the hash (2 words), the numbers named above, and a bit
+    for each offset of the span, set for those whose key has a later one."""
 
     words: Any
     secret: Any
     tally: Any
+    outdated: Any
 
 
 class Window(NamedTuple):
@@ -60,17 +65,21 @@ class Window(NamedTuple):
     count: Any
 
 
-def new_key_table(slots: int, limit: int, secret: bytes) -> KeyTable:
+def new_key_table(slots: int, limit: int, secret: bytes, span: tuple[int, int]) -> KeyTable:
+    start, end = span
     words = np.zeros(slots * SLOT_WORDS, np.uint64)
-    return KeyTable(words, np.frombuffer(secret, "<u8", 2), np.array([0, limit], np.int64))
+    outdated = np.zeros((end - start + 7) // 8, np.uint8)
+    tally = np.array([0, limit, start, end], np.int64)
+    return KeyTable(words, np.frombuffer(secret, "<u8", 2), tally, outdated)
 
 
 def new_window() -> Window:
-    numbers = [np.zeros(WINDOW, np.int64) for _ in range(3)]
-    return Window(np.zeros(2 * WINDOW, np.uint64), *numbers, np.zeros(1, np.int64))
+    slots, offsets, ordinals = (np.zeros(WINDOW, np.int64) for _ in range(3))
+    hashes, count = np.zeros(2 * WINDOW, np.uint64), np.zeros(1, np.int64)
+    return Window(hashes, slots, offsets, ordinals, count)
 
 
-KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16)))
+KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16), (0, 0)))
 WINDOW_TYPE: Final = typeof(new_window())
 
 
@@ -145,7 +154,7 @@ def add_to_window(
 def find_slot(words: Any, slot: int, first: Any, second: Any) -> int:
     """The word at which the slot of a key begins: its own, or the free one where it belongs."""
     at = slot * SLOT_WORDS
-    while words[at + 2] != _U0 and (words[at] != first or words[at + 1] != second):
+    while words[at + 2] != _FREE and (words[at] != first or words[at + 1] != second):
         at += SLOT_WORDS
         if at == len(words):
             at = 0
@@ -153,19 +162,41 @@ def find_slot(words: Any, slot: int, first: Any, second: Any) -> int:
 
 
 @helper
+def is_in_span(table: Any, offset: int) -> bool:
+    return bool(table.tally[SPAN_START] <= offset < table.tally[SPAN_END])
+
+
+@helper
+def _mark(table: Any, offset: int) -> None:
+    if is_in_span(table, offset):
+        bit = offset - table.tally[SPAN_START]
+        table.outdated[bit >> 3] |= np.uint8(1 << (bit & 7))
+
+
+@helper
 def put_window(table: Any, window: Any) -> None:
-    """Puts the records of the window into the map. It must have room for them."""
+    """Puts the records of the window into the map, which must have room for them. They come in
+    the order of their offsets."""
     words = table.words
     for place in range(window.count[0]):
         first = window.hashes[2 * place]
         second = window.hashes[2 * place + 1]
         at = find_slot(words, window.slots[place], first, second)
-        if words[at + 2] == _U0:
+        if words[at + 2] == _FREE:
             words[at] = first
             words[at + 1] = second
             table.tally[USED] += 1
-        words[at + 2] = max(words[at + 2], np.uint64(window.offsets[place] + 1))
+        else:
+            _mark(table, int(words[at + 2]) - 1)
+        words[at + 2] = np.uint64(window.offsets[place] + 1)
     window.count[0] = 0
+
+
+@helper
+def has_mark(table: Any, offset: int) -> bool:
+    """Whether the map knows a later record of the same key. Only for offsets within the span."""
+    bit = offset - table.tally[SPAN_START]
+    return bool(table.outdated[bit >> 3] >> (bit & 7) & 1)
 
 
 @helper

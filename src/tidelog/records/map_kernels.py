@@ -12,7 +12,7 @@ from numba import types
 
 from tidelog.records.batch import COMPRESSION_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
 from tidelog.records.batch_kernels import ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, check_batch
-from tidelog.records.byte_kernels import read_varint, read_varlong
+from tidelog.records.byte_kernels import read_varint
 from tidelog.records.kernels import BYTES, INT64S, INT64S_OUT, helper, kernel
 from tidelog.records.key_kernels import (
     KEY_TABLE,
@@ -28,6 +28,7 @@ from tidelog.records.memory_kernels import (
     load_int32,
     load_int64,
 )
+from tidelog.records.varint import LONG_BYTES_MAX
 
 MALFORMED: Final = -1
 
@@ -48,6 +49,7 @@ RECORDS_READ: Final = 3
 RECORDS_KEPT: Final = 4
 STOP_FIELDS: Final = 5
 
+_LAST: Final = 0x80
 SPECIAL_BITS: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 
 
@@ -62,6 +64,14 @@ def shape_of(buffer: Any, position: int) -> Any:
 
 
 @helper
+def skip_varlong(buffer: Any, position: int, end: int) -> int:
+    for at in range(position, min(end, position + LONG_BYTES_MAX)):
+        if buffer[at] < _LAST:
+            return at + 1
+    return MALFORMED
+
+
+@helper
 def read_key(buffer: Any, position: int, end: int) -> Any:
     """Reads a record as far as its key: where the record ends (`MALFORMED` if it is not sound),
     its offset delta, where its key begins, and the key's size, negative if it has none."""
@@ -69,7 +79,7 @@ def read_key(buffer: Any, position: int, end: int) -> Any:
     if position == MALFORMED or size < 1 or size > end - position:
         return MALFORMED, 0, 0, 0
     end = position + size
-    _, position = read_varlong(buffer, position + 1, end)
+    position = skip_varlong(buffer, position + 1, end)
     if position == MALFORMED:
         return MALFORMED, 0, 0, 0
     delta, position = read_varint(buffer, position, end)

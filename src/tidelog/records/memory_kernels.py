@@ -9,7 +9,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from tidelog.records.kernels import intrinsic
 
 _BYTE = ir.IntType(8)
 _INT32 = ir.IntType(32)

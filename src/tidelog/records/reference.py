@@ -68,14 +68,15 @@ def read_records(
 ) -> Iterator[Record]:
     """The records of the batch that `batch` starts with. Its header is checked and its records
     are decompressed at once; a record that is not sound raises when it is reached."""
-    header = _checked_header(batch, verify_crc=verify_crc)
+    header = checked_header(batch, verify_crc=verify_crc)
     body = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
     if header.count * RECORD_SIZE_MIN > len(body):
         raise _disagrees(header, f"{header.count} records cannot be in {len(body)} bytes")
     return _records(header, body)
 
 
-def _checked_header(batch: Buffer, *, verify_crc: bool) -> BatchHeader:
+def checked_header(batch: Buffer, *, verify_crc: bool) -> BatchHeader:
+    """The header of the batch that `batch` starts with, if it can be one."""
     if len(batch) < HEADER_SIZE:
         raise _corrupt(f"{len(batch)} bytes are too few for a batch header of {HEADER_SIZE}")
     header = read_header(batch)

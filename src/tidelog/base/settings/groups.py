@@ -113,7 +113,8 @@ _CONSUMER: Final = (
         default="bidirectional",
         bound=one_of("disabled", "upgrade", "downgrade", "bidirectional"),
         doc=(
-            "Whether groups may change between the classic and the newer protocol while they run."
+            "Whether groups may change between the classic and the newer protocol while they run. "
+            "Kafka 3.9 has it disabled."
         ),
     ),
 )

@@ -1,8 +1,9 @@
 """Work that burns CPU, in one child process: `tidelog.worker`.
 
 The child is started with the first task, kept, and replaced if it died; tasks run one after
-another, in the order they were started. A thread waits for its answers. The child ends when
-its input closes, so it never outlives this process, however this one ends.
+another, in the order they were started. A task fails if the child dies during it, also one
+it was handed while dying. A thread waits for the answers. The child ends when its input
+closes, so it never outlives this process, however this one ends.
 """
 
 import json

@@ -1,0 +1,112 @@
+"""Checking the batches of a log file inside a kernel, with all that recovery wants to know.
+
+One loop over the headers and checksums of a buffer: index entries, leader epochs and
+the batches that the producer state needs are collected on the way.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import typeof, types
+
+from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
+from tidelog.records.batch_kernels import (
+    BAD_LENGTH,
+    BAD_OFFSET,
+    BASE,
+    INCOMPLETE,
+    INDEXER,
+    LAST_DELTA_AT,
+    MAX_TIMESTAMP_AT,
+    OFFSET_SPAN,
+    POSITION,
+    check_batch,
+    has_room,
+    note_batch,
+)
+from tidelog.records.kernels import BYTES, INT64S_OUT, helper, kernel
+from tidelog.records.map_kernels import AT, DONE, NEXT_OFFSET, OUTPUT_FULL, REASON
+from tidelog.records.memory_kernels import load_int32, load_int64
+from tidelog.records.producer_kernels import PICKER, pick_batch, picker_has_room
+
+# What `stop` holds behind its first three.
+BATCHES: Final = 3
+DAMAGED: Final = 4
+TRUSTED_UPTO: Final = 5
+VOUCHED: Final = 6
+STOP_FIELDS: Final = 7
+
+LEADER_EPOCH_AT: Final = 12
+
+
+class EpochStarts(NamedTuple):
+    """Pairs of a leader epoch and the offset at which the log changes to it; the latest epoch;
+    how many pairs there are."""
+
+    pairs: Any
+    latest: Any
+    count: Any
+
+
+def new_epoch_starts(room: int) -> EpochStarts:
+    latest = np.full(1, -1, np.int64)
+    return EpochStarts(np.empty((room, 2), np.int64), latest, np.zeros(1, np.int64))
+
+
+EPOCH_STARTS: Final = typeof(new_epoch_starts(1))
+
+
+@helper
+def _note_epoch(epochs: Any, epoch: int, base_offset: int) -> None:
+    if epoch >= 0 and epoch != epochs.latest[0]:
+        epochs.pairs[epochs.count[0], 0] = epoch
+        epochs.pairs[epochs.count[0], 1] = base_offset
+        epochs.count[0] += 1
+        epochs.latest[0] = epoch
+
+
+@helper
+def _forgive(buffer: Any, position: int, end: int, problem: int, stop: Any) -> int:
+    """The size of a batch that is damaged but was made durable, if its length can be followed;
+    otherwise the problem it has."""
+    if problem in (INCOMPLETE, BAD_LENGTH, BAD_OFFSET):
+        return problem
+    size = load_int32(buffer, position + 8) + LENGTH_OVERHEAD
+    delta = load_int32(buffer, position + LAST_DELTA_AT)
+    base_offset = load_int64(buffer, position)
+    follows = base_offset >= stop[NEXT_OFFSET] and base_offset + delta < stop[TRUSTED_UPTO]
+    if HEADER_SIZE <= size <= end - position and delta >= 0 and follows:
+        stop[DAMAGED] += 1
+        return int(size)
+    return problem
+
+
+@kernel(types.void(BYTES, INDEXER, PICKER, EPOCH_STARTS, INT64S_OUT))
+def scan_batches(buffer: Any, indexer: Any, picker: Any, epochs: Any, stop: Any) -> None:
+    """Checks batches from `stop[AT]` on until one is not good or there is no more room for what
+    is collected."""
+    end = len(buffer)
+    stop[REASON] = DONE
+    while stop[AT] < end:
+        is_roomy = has_room(indexer) and picker_has_room(picker)
+        if not is_roomy or epochs.count[0] == len(epochs.pairs):
+            stop[REASON] = OUTPUT_FULL
+            return
+        position = stop[AT]
+        size = check_batch(buffer, position, end, stop[NEXT_OFFSET], stop[VOUCHED])
+        if size <= 0:
+            size = _forgive(buffer, position, end, size, stop)
+        base_offset = load_int64(buffer, position) if size > 0 else 0
+        last_offset = base_offset + load_int32(buffer, position + LAST_DELTA_AT) if size > 0 else 0
+        if size > 0 and last_offset - indexer.state[BASE] > OFFSET_SPAN:
+            size = BAD_OFFSET
+        if size <= 0:
+            stop[REASON] = size
+            return
+        pick_batch(picker, buffer, position, min(end, position + size), indexer.state[POSITION])
+        _note_epoch(epochs, load_int32(buffer, position + LEADER_EPOCH_AT), base_offset)
+        latest = load_int64(buffer, position + MAX_TIMESTAMP_AT)
+        note_batch(indexer, last_offset, latest, size)
+        stop[BATCHES] += 1
+        stop[NEXT_OFFSET] = last_offset + 1
+        stop[AT] = position + size
