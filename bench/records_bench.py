@@ -17,7 +17,7 @@ from tidelog.records.batch import read_header, stamp
 from tidelog.records.columns import decode, encode
 from tidelog.records.compression import NAMES
 from tidelog.records.crc_kernel import crc32c
-from tidelog.records.partitioning import partitions_for
+from tidelog.records.partition_kernels import partitions_for
 
 Row = dict[str, Any]
 

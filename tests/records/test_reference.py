@@ -78,6 +78,7 @@ def test_bytes_that_are_not_utf8_survive_in_a_header_key() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
+@settings(deadline=None)
 def test_varints_come_back_in_at_most_10_bytes(value: int) -> None:
     output = bytearray()
     append_varint(output, value)
@@ -163,7 +164,7 @@ def test_a_batch_is_refused_before_its_records_are_asked_for() -> None:
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=6),
     st.integers(0, 4),
 )
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_garbage_raises_nothing_but_a_kafka_error(
     changes: list[tuple[int, int]], compression: int
 ) -> None:

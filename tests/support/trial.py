@@ -179,8 +179,8 @@ class Trial:
         if dropped:
             self.after.end = min(to, dropped[0].header.base_offset)
             self.after.start = min(self.model.start, self.after.end)
-        self.durable = min(self.durable, to)
-        self.durable_start = min(self.durable_start, to)
+        self.durable = min(self.durable, self.after.end)
+        self.durable_start = min(self.durable_start, self.after.end)
         truncate_suffix(self.log, to, self.world.clock.now_ms())
         self._forget_producers()
 
@@ -272,7 +272,9 @@ class Trial:
         for option in (self.after, self.before) if self.under_way else (self.model,):
             visible = [h for h in option.held if h.header.last_offset >= start]
             is_prefix = [h.data for h in visible[: len(held)]] == [h.data for h in held]
-            is_whole = len(held) == len(visible) and self.log.log_end_offset >= min(option.end, start)
+            is_whole = len(held) == len(visible)
+            if self.under_way in ("truncate", "restart_at"):
+                is_whole = len(held) >= len([h for h in self.after.held if h in visible])
             if is_prefix and (lost_power or is_whole):
                 return option
         raise AssertionError(

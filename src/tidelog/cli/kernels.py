@@ -5,14 +5,14 @@ and Spark's executors start in a fraction of a second and do not all compile at 
 """
 
 from importlib import import_module
+from pkgutil import iter_modules
 from time import perf_counter
 
 import typer
 
-app = typer.Typer(help="Compiled loops over records.", no_args_is_help=True)
+from tidelog import records
 
-MODULES = ("tidelog.records.columns", "tidelog.records.partitioning")
-"""Importing these declares, and so compiles or loads, every kernel in records."""
+app = typer.Typer(help="Compiled loops over records.", no_args_is_help=True)
 
 
 @app.callback()
@@ -24,8 +24,10 @@ def kernels() -> None:
 def warm() -> None:
     """Compiles all kernels into the cache, or loads them if they are there."""
     started = perf_counter()
-    for module in MODULES:
-        import_module(module)
+    # Importing a module declares, and so compiles or loads, its kernels.
+    for module in iter_modules(records.__path__):
+        if "kernel" in module.name:
+            import_module(f"{records.__name__}.{module.name}")
     # Imported here: it loads numba, which other commands do without.
     from tidelog.records.kernels import FOLDER, compiled
 

@@ -75,6 +75,7 @@ class CleanRequest:
 def _segments(disk: Disk, argument: Mapping[str, Any]) -> list[ClosedSegment]:
     listed = argument["segments"]
     bases = [int(segment["base"]) for segment in listed]
+    ends = [*bases, int(argument["upper"])][1:]
     return [
         ClosedSegment(
             base=base,
@@ -82,7 +83,7 @@ def _segments(disk: Disk, argument: Mapping[str, Any]) -> list[ClosedSegment]:
             index_bytes=_index_bytes(disk, argument["folder"], base),
             upto=upto,
         )
-        for base, upto, segment in zip(bases, [*bases[1:], argument["upper"]], listed, strict=True)
+        for base, upto, segment in zip(bases, ends, listed, strict=True)
     ]
 
 
@@ -198,7 +199,7 @@ def _write_groups(
                 filtering.take(source, segment.base, target, segment.base == last_with_data)
             target.finish()
             output = target.output
-    except BaseException:
+    except Exception:
         for target in cleaned:
             target.discard()
         raise

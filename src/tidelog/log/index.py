@@ -92,9 +92,9 @@ class SparseIndex:
         self._files.get(self._path).sync()
 
     def close_for_writing(self) -> None:
-        """Writes what is left and keeps only the fences."""
-        self.write()
+        """Keeps only the fences in memory. All entries must have been written."""
         assert self._keys is not None
+        assert self._written == self._count
         self._fences = self._keys[::BLOCK_ENTRIES]
         self._keys = None
         self._values = array("q")

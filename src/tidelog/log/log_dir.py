@@ -179,6 +179,7 @@ class LogDir:
         found = recovery.Found(
             log_start=self._log_starts.get(partition, 0),
             recovery_point=self._recovery_points.get(partition, 0),
+            compacted_upto=self.cleaner_offsets.get(partition, 0),
             was_closed=self.was_closed,
             same_boot=self.same_boot,
         )

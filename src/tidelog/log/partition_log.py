@@ -387,7 +387,7 @@ class PartitionLog:
         """What must be synced so that all that is in the log now is durable."""
         files: list[File] = []
         for index, segment in enumerate(self.segments.all):
-            if self.segments.end_of(index, self.log_end_offset) > self.recovery_point:
+            if self.segments.end_of(index, self.log_end_offset) >= self.recovery_point:
                 files += self._files_to_sync(segment)
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         flush = Flush(

@@ -35,6 +35,7 @@ from tidelog.log.replay import reload_producers
 from tidelog.log.scan import batches, good_batches
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
+from tidelog.log.truncation import cut_segment, cutting, finish_cut
 
 INLINE_BYTES_MAX: Final = 64 << 20
 EVERYTHING: Final = 1 << 63
@@ -46,6 +47,7 @@ class Found:
 
     log_start: int = 0
     recovery_point: int = 0
+    compacted_upto: int = 0
     was_closed: bool = False
     same_boot: bool = False
 
@@ -77,6 +79,7 @@ def open_log(
     log.segments = Segments(_segments_in(log))
     log.epochs = _read_epochs(log)
     if log.segments.all:
+        finish_cut(log)
         _Check(opened, found, workers).run()
     _settle_bounds(log, found)
     return opened
@@ -154,31 +157,45 @@ class _Check:
         for position, header, _ in good_batches(segment.open_file(), start, size, 0, trusted):
             end = position + header.size
             next_offset, epoch = header.next_offset, Epoch(header.partition_leader_epoch)
-        if (end == start and start > 0) or epoch > log.epochs.latest:
+        epochs_are_known = epoch == log.epochs.latest
+        if end == 0:
+            epochs_are_known = segment.base_offset <= self.found.recovery_point
+        if (end == start and start > 0) or not (epochs_are_known or self.found.was_closed):
             return self._check_from(self.found.recovery_point)
         self.opened.checked_bytes = end - start
         if end < size:
             self._cut(segment, end)
-            segment.resume(log.disk, end)
         log.log_end_offset = next_offset
         return next_offset
 
     def _check_from(self, offset: int) -> int:
-        """Checks every segment that reaches beyond `offset`; returns the first one's base."""
+        """Checks every segment that reaches `offset`; returns the first one's base. One that
+        ends there is among them: its indexes may have been written after its last flush."""
         log = self.log
         segments = log.segments.all
-        first = max(0, log.segments.at(offset))
+        first = max(0, log.segments.at(offset - 1))
         for closed in segments[:first]:
             self._ensure_indexes(closed)
         log.log_end_offset = segments[first].base_offset
         log.epochs.truncate_suffix(log.log_end_offset)
         for index in range(first, len(segments)):
-            if not self._check_segment(segments[index], is_last=index == len(segments) - 1):
-                self._drop(segments[index + 1 :])
+            if self._follows_a_hole(segments[index]):
+                self._end_at(index)
                 break
+            if not self._check_segment(segments[index]):
+                self._end_at(index + 1)
+                break
+        log.segments.active.resume(log.disk, log.segments.active.size)
         return segments[first].base_offset
 
-    def _check_segment(self, segment: Segment, *, is_last: bool) -> bool:
+    def _follows_a_hole(self, segment: Segment) -> bool:
+        """Whether what came before was lost with the power. Below the recovery point nothing
+        was: there, and in what was compacted, holes are what compaction left."""
+        base = segment.base_offset
+        explained = max(self.found.recovery_point, self.found.compacted_upto)
+        return base > explained and base != self.log.log_end_offset
+
+    def _check_segment(self, segment: Segment) -> bool:
         """Checks a segment and makes its indexes anew; False if it had to be cut."""
         log = self.log
         size = segment.size
@@ -191,8 +208,6 @@ class _Check:
         if end < size:
             self._cut(segment, end)
         segment.size = end
-        if end < size or is_last:
-            segment.resume(log.disk, end)
         return end == size
 
     def _scan(self, segment: Segment) -> int:
@@ -246,19 +261,17 @@ class _Check:
             segment.rebuild_indexes(self.log.disk)
 
     def _cut(self, segment: Segment, end: int) -> None:
-        file = segment.open_file()
-        self.opened.cut_bytes += file.size() - end
-        file.truncate(end)
-        file.sync()
-        segment.size = end
+        self.opened.cut_bytes += segment.open_file().size() - end
+        with cutting(self.log):
+            cut_segment(self.log, segment, end)
 
-    def _drop(self, segments: list[Segment]) -> None:
+    def _end_at(self, index: int) -> None:
         """Removes what lies behind a cut, from the last to the first, without a delay."""
-        for segment in reversed(segments):
-            self.opened.removed_segments += 1
-            for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
-                remove_if_there(self.log.disk, segment.path(kind))
-            self.log.disk.sync_folder(self.log.folder)
+        segments = self.log.segments.all[index:]
+        with cutting(self.log):
+            for segment in reversed(segments):
+                self.opened.removed_segments += 1
+                _remove_files(self.log, segment)
         self.log.segments.remove(segments)
 
 
@@ -275,11 +288,17 @@ def _settle_bounds(log: PartitionLog, found: Found) -> None:
     log.epochs.advance_log_start(log.log_start_offset)
 
 
-def _begin_at(log: PartitionLog, offset: int) -> None:
-    for segment in reversed(log.segments.all):
-        for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
-            remove_if_there(log.disk, segment.path(kind))
+def _remove_files(log: PartitionLog, segment: Segment) -> None:
+    for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX, LOG):
+        remove_if_there(log.disk, segment.path(kind))
+    segment.forget()
     log.disk.sync_folder(log.folder)
+
+
+def _begin_at(log: PartitionLog, offset: int) -> None:
+    with cutting(log):
+        for segment in reversed(log.segments.all):
+            _remove_files(log, segment)
     log.segments = Segments([log.new_segment(offset)])
     log.log_end_offset = offset
     reload_producers(log, -1)

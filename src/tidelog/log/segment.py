@@ -151,8 +151,7 @@ class Segment:
         ):
             self.roll_bytes = 0
         if self.offset_index.unwritten >= INDEX_LOT:
-            self.time_index.write()
-            self.offset_index.write()
+            self._write_indexes()
 
     def _index_time(self) -> None:
         if self.max_timestamp > max(0, self.time_index.last[0]):
@@ -169,14 +168,19 @@ class Segment:
     def write_indexes(self) -> None:
         """Writes what the indexes hold in memory; afterwards they cover the largest timestamp."""
         self._index_time()
-        self.offset_index.write()
+        self._write_indexes()
+
+    def _write_indexes(self) -> None:
+        """The time index first: entries that are ahead of the other are dropped at a start,
+        entries that are missing would never be noticed."""
         self.time_index.write()
+        self.offset_index.write()
 
     def close_for_writing(self) -> None:
         """Makes it a closed segment."""
-        self._index_time()
-        self.offset_index.close_for_writing()
+        self.write_indexes()
         self.time_index.close_for_writing()
+        self.offset_index.close_for_writing()
         self.forget_tail(self.base_offset)
         self.file = None
 

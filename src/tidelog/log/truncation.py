@@ -2,17 +2,53 @@
 
 Before anything is cut, a recovery point below the cut is durable, so that what is appended
 afterwards will be checked after a crash. Segments go from the last to the first, each
-durably, so that a crash leaves a longer log but never one with a hole.
+durably, so that a crash leaves a longer log but never one with a hole. While a cut is under
+way a marker file says so: a process that dies then leaves a cut that is seen but may not be
+durable, and the next start makes it so before anything is appended (`finish_cut`).
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tidelog.log.checkpoints import LEADER_EPOCHS, format_epochs
 from tidelog.log.files import write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
 from tidelog.log.replay import reload_producers
-from tidelog.log.segment import DamagedIndex
+from tidelog.log.segment import DamagedIndex, Segment
 from tidelog.log.segments import Segments
 from tidelog.records.batch import OFFSET_AND_LENGTH
+
+
+CUT_MARKER = "cut-in-progress"
+
+
+@contextmanager
+def cutting(log: PartitionLog) -> Iterator[None]:
+    """Around every change that takes batches off the end of a log. Not a `finally`: if it
+    fails, the marker has to stay."""
+    marker = f"{log.folder}/{CUT_MARKER}"
+    log.disk.open(marker, "create")
+    yield
+    log.disk.remove(marker)
+
+
+def finish_cut(log: PartitionLog) -> None:
+    """Makes durable what a cut did before its process died."""
+    marker = f"{log.folder}/{CUT_MARKER}"
+    if log.disk.stat(marker) is not None:
+        for segment in log.segments.all:
+            segment.sync()
+        log.disk.sync_folder(log.folder)
+        log.disk.remove(marker)
+
+
+def cut_segment(log: PartitionLog, segment: Segment, position: int) -> None:
+    """Durably shortens a log file."""
+    file = segment.open_file()
+    file.truncate(position)
+    file.sync()
+    segment.resume(log.disk, position)
 
 
 def truncate_suffix(log: PartitionLog, to: int, now_ms: int) -> None:
@@ -21,9 +57,11 @@ def truncate_suffix(log: PartitionLog, to: int, now_ms: int) -> None:
     log.check_online()
     try:
         if to < log.segments.first.base_offset:
-            _restart_at(log, to, now_ms)
+            with cutting(log):
+                _restart_at(log, to, now_ms)
         elif to < log.log_end_offset:
-            _truncate(log, to, now_ms)
+            with cutting(log):
+                _truncate(log, to, now_ms)
         log.epochs.truncate_suffix(to)
         _write_epochs(log)
     except DamagedIndex as damage:
@@ -37,27 +75,34 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
     """Drops everything; the log starts and ends at `offset`."""
     log.check_online()
     try:
-        _restart_at(log, offset, now_ms)
+        with cutting(log):
+            _restart_at(log, offset, now_ms)
     except OSError as error:
         raise log.failed(error) from error
 
 
 def _truncate(log: PartitionLog, to: int, now_ms: int) -> None:
-    _announce(log, log_start=min(log.log_start_offset, to), end=to)
-    _remove_from(log, to, now_ms)
-    segment = log.segments.active
+    end, position = _where(log, to)
+    _announce(log, log_start=min(log.log_start_offset, end), end=end)
+    _remove_from(log, end, now_ms)
+    cut_segment(log, log.segments.active, position)
+    log.log_end_offset = end
+    log.epochs.truncate_suffix(end)
+    reload_producers(log, end)
+
+
+def _where(log: PartitionLog, to: int) -> tuple[int, int]:
+    """Where the log will end, and at which position of the segment that is last then."""
+    index = log.segments.at(to)
+    segment = log.segments.all[index]
     position, size = segment.locate(to)
+    end = to
     if size:
         base, _ = OFFSET_AND_LENGTH.unpack(segment.open_file().pread(12, position))
-        to = min(to, base)
-    file = segment.open_file()
-    file.truncate(position)
-    file.sync()
-    segment.resume(log.disk, position)
-    log.log_end_offset = to
-    log.log_start_offset = min(log.log_start_offset, to)
-    log.epochs.truncate_suffix(to)
-    reload_producers(log, to)
+        end = min(to, base)
+    if position == 0 and index > 0 and end == segment.base_offset:
+        return end, log.segments.all[index - 1].size
+    return end, position
 
 
 def _remove_from(log: PartitionLog, to: int, now_ms: int) -> None:

@@ -1,7 +1,7 @@
 """The hash by which Kafka's clients choose a partition for a key, equal to Java's.
 
 All clients must agree on it, or records of one key land in different partitions. For whole
-columns of keys there is `partitioning`.
+columns of keys there is `partition_kernels`.
 """
 
 from typing import Final
