@@ -4,8 +4,8 @@ disk operation, and opened again (S9, S10, V16-V18, X25-X28)."""
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from support.trial import Death, Operation, Trial
 
+from support.trial import Death, Operation, Trial
 from tidelog.base.log_settings import LogSettings
 from tidelog.world.sim.disk import When
 
@@ -29,7 +29,9 @@ operations = st.builds(
 )
 compactions = st.builds(
     Operation,
-    st.sampled_from(APPENDS * 3 + ["roll", "checkpoint", "checkpoint", "wait", "compact", "compact"]),
+    st.sampled_from(
+        APPENDS * 3 + ["roll", "checkpoint", "checkpoint", "wait", "compact", "compact"]
+    ),
     st.integers(0, 60),
 )
 deaths = st.sampled_from(["process", "all", "some", "none"])
@@ -60,7 +62,9 @@ def play(
 
 
 @RELAXED
-@given(st.lists(operations, min_size=1, max_size=40), st.integers(2, 12), crashes, st.integers(0, 999))
+@given(
+    st.lists(operations, min_size=1, max_size=40), st.integers(2, 12), crashes, st.integers(0, 999)
+)
 def test_log_is_what_the_model_says_after_any_operations_and_crashes(
     steps: list[Operation], crash_every: int, crash: tuple[int, When, Death], seed: int
 ) -> None:
@@ -68,7 +72,9 @@ def test_log_is_what_the_model_says_after_any_operations_and_crashes(
 
 
 @settings(RELAXED, max_examples=60)
-@given(st.lists(compactions, min_size=6, max_size=40), st.integers(2, 12), crashes, st.integers(0, 999))
+@given(
+    st.lists(compactions, min_size=6, max_size=40), st.integers(2, 12), crashes, st.integers(0, 999)
+)
 def test_compacted_log_keeps_the_last_value_of_each_key_after_any_operations_and_crashes(
     steps: list[Operation], crash_every: int, crash: tuple[int, When, Death], seed: int
 ) -> None:
@@ -80,7 +86,13 @@ def appends(count: int, first: int = 0) -> list[Operation]:
     return [Operation(APPENDS[n % 4], n) for n in range(first, first + count)]
 
 
-SETUP = [*appends(14), Operation("checkpoint"), *appends(9, 14), Operation("flush"), *appends(5, 23)]
+SETUP = [
+    *appends(14),
+    Operation("checkpoint"),
+    *appends(9, 14),
+    Operation("flush"),
+    *appends(5, 23),
+]
 
 SCENARIOS: dict[str, tuple[LogSettings, list[Operation], list[Operation]]] = {
     "append and roll": (TINY, SETUP, [*appends(8, 3), Operation("roll"), *appends(2, 5)]),

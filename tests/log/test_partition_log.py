@@ -1,8 +1,8 @@
 """Appending and reading, as leader and as follower (S1-S3, S7, S11, L1, A3)."""
 
 import pytest
-from support.logs import NOW, Simulated, batch, check_everything, contents
 
+from support.logs import NOW, Simulated, batch, check_everything, contents
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.partition_log import PartitionLog

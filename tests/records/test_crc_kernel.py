@@ -25,17 +25,18 @@ def test_the_crc_of_any_range_is_that_of_the_package(data: bytes, start: int, le
 
 def test_the_crc_of_a_large_buffer_is_that_of_the_package() -> None:
     data = np.random.default_rng(1).integers(0, 256, 1_000_003, np.uint8)
-    assert crc32c(data, 1, len(data)) == crc32c_of_package(data[1:].tobytes())
+    for end in (len(data), 3072, 3073, 3071, 6145, 20_000):
+        assert crc32c(data, 1, end) == crc32c_of_package(data[1:end].tobytes())
 
 
 TABLES = """
 import numpy as np
 from crc32c import crc32c as expected
 from tidelog.records.crc_kernel import INSTRUCTION, crc32c
-data = np.random.default_rng(1).integers(0, 256, 999, np.uint8)
+data = np.random.default_rng(1).integers(0, 256, 9999, np.uint8)
 assert INSTRUCTION is None
 for start in range(20):
-    for end in range(start, 999, 7):
+    for end in (*range(start, 999, 7), 3072, 3072 + start, 9216 + start, 9999):
         assert crc32c(data, start, end) == expected(data[start:end].tobytes())
 print("equal")
 """

@@ -24,7 +24,9 @@ IDENTITY = {"broker.id": "1", "cluster.id": "test"}
 NOW = 1_700_000_000_000
 
 
-def records(count: int, *, key: bytes | None = b"k", value: bytes | None = b"v", at: int = NOW) -> list[Record]:
+def records(
+    count: int, *, key: bytes | None = b"k", value: bytes | None = b"v", at: int = NOW
+) -> list[Record]:
     return [Record(offset=i, timestamp=at + i, key=key, value=value) for i in range(count)]
 
 

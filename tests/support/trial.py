@@ -19,7 +19,6 @@ from support.logs import (
     producers_of,
     summary,
 )
-
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.logs import Logs
@@ -30,6 +29,7 @@ from tidelog.records.batch import read_header, stamp
 from tidelog.records.control import EndTransaction, encode_end_transaction
 from tidelog.records.reference import Record
 from tidelog.world.sim.disk import Crashed, Loss, When
+from tidelog.world.sim.entropy import SimEntropy
 from tidelog.world.sim.workers import SimWorkers
 
 Death = Literal["process", "all", "some", "none"]
@@ -51,11 +51,6 @@ class Model:
 
     def copy(self) -> "Model":
         return Model(list(self.held), self.start, self.end)
-
-
-class SeededEntropy:
-    def random_bytes(self, count: int) -> bytes:
-        return bytes(range(count))
 
 
 class Trial:
@@ -212,7 +207,7 @@ class Trial:
         log_dir.high_watermarks[PARTITION] = self.model.end
         self.log.producers.committed_up_to(self.model.end)
         workers = SimWorkers(self.world.disk)
-        Cleaner(Logs([log_dir]), workers, SeededEntropy(), 4096).run_once()
+        Cleaner(Logs([log_dir]), workers, SimEntropy(), 4096).run_once()
         self.was_compacted = True
         held = check_everything(self.log)
         check_compaction(self._visible(self.before), held)
@@ -249,7 +244,9 @@ class Trial:
         held = check_everything(log)
         assert self.durable_start <= log.log_start_offset or self.under_way == "restart_at"
         if self.under_way == "compact":
-            upto = [h for h in self._visible(self.before) if h.header.next_offset <= log.log_end_offset]
+            upto = [
+                h for h in self._visible(self.before) if h.header.next_offset <= log.log_end_offset
+            ]
             check_compaction(upto, held)
             self.was_compacted = True
             if not lost_power:

@@ -115,19 +115,18 @@ class FilterPass:
         )
 
     def resume(self, buffer: ByteArray, position: int) -> bool:
-        at = int(self.stop[AT])
+        reason, at = int(self.stop[REASON]), int(self.stop[AT])
+        if reason == BEYOND:
+            raise self.target.too_far()
         header = read_header(buffer.data, at)
-        reason = int(self.stop[REASON])
         if reason == SPECIAL:
             self._take_special(header, buffer, at, position)
         elif reason == OUTPUT_FULL:
             self.target.flush()
             self.target.make_room(header.size + GROWTH * header.count)
-        elif reason == MORE_VERDICTS:
-            self.target.need_verdicts(header.count)
         else:
-            assert reason == BEYOND, reason
-            raise self.target.too_far()
+            assert reason == MORE_VERDICTS, reason
+            self.target.need_verdicts(header.count)
         return True
 
     def _take_special(self, header: BatchHeader, buffer: ByteArray, at: int, position: int) -> None:

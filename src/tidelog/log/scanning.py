@@ -112,10 +112,11 @@ class Scan:
             at += len(piece)
         if crc != header.crc and header.next_offset > self.stop[TRUSTED_UPTO]:
             return BAD_CRC
-        self.stop[DAMAGED] += crc != header.crc
+        damaged = self.stop[DAMAGED] + (crc != header.crc)
         self.stop[VOUCHED] = header.size
         reason = self._take(buffer[:_BATCH_START_BYTES])
         self.stop[VOUCHED] = 0
+        self.stop[DAMAGED] = max(damaged, self.stop[DAMAGED])
         return reason
 
     def _explain(self, buffer: ByteArray, reason: int) -> str:

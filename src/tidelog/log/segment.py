@@ -247,7 +247,8 @@ class Segment:
             self.note(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)
 
     def rebuild_indexes(self, disk: Disk) -> None:
-        """Makes both indexes anew from the log's headers."""
+        """Makes both indexes anew from the log's headers; durably if the segment is closed,
+        because no flush will come that does it."""
         was_active = self.file is not None
         for index in (self.offset_index, self.time_index):
             index.create(disk)
@@ -256,6 +257,8 @@ class Segment:
         self.write_indexes()
         if not was_active:
             self.close_for_writing()
+            self.offset_index.sync()
+            self.time_index.sync()
 
     def forget_tail(self, next_offset: int) -> None:
         self._tail_next.clear()

@@ -19,7 +19,6 @@ from tidelog.log.segment import DamagedIndex, Segment
 from tidelog.log.segments import Segments
 from tidelog.records.batch import OFFSET_AND_LENGTH
 
-
 CUT_MARKER = "cut-in-progress"
 
 

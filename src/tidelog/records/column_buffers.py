@@ -48,27 +48,30 @@ class _CellSpace:
         self.ends = _Space(rows + 1, np.int32)
         self.valid = _Space(rows + 7 >> 3, np.uint8)
         self.content = _Space(content_bytes, np.uint8)
+        self.used = np.zeros(2, np.int64)
         self.ends.array[0] = 0
         self.valid.array.fill(0xFF)
 
     def cells(self) -> kernels.Cells:
-        return kernels.Cells(self.ends.array, self.valid.array, self.content.array)
+        return kernels.Cells(self.ends.array, self.valid.array, self.content.array, self.used)
 
-    def finish(self, rows: int, content_bytes: int, nulls: int) -> pa.BinaryArray:
+    def finish(self, rows: int) -> pa.BinaryArray:
+        content_bytes, nulls = self.used.tolist()
         valid = self.valid.cut(rows + 7 >> 3) if nulls else None
         buffers = [valid, self.ends.cut(rows + 1), self.content.cut(content_bytes)]
         return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers, nulls)
 
 
-_UNWANTED: Final = kernels.Cells(
-    np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.uint8)
-)
+_NO_BYTES: Final = np.empty(0, np.uint8)
+_UNWANTED: Final = kernels.Cells(np.empty(0, np.int32), _NO_BYTES, _NO_BYTES, np.empty(0, np.int64))
 
 
 class Columns:
     """All columns of one Arrow batch: `rows` is for `fill`, then `finish` makes them Arrow's."""
 
-    def __init__(self, rows: int, content_bytes: int, names: Collection[str]) -> None:
+    def __init__(
+        self, rows: int, content_bytes: int, names: Collection[str], offsets: tuple[int, int]
+    ) -> None:
         self._names = [name for name in ALL_COLUMNS if name in names]
         self._offset = _Space(rows, np.int64)
         self._timestamp = _Space(rows, np.int64)
@@ -83,6 +86,7 @@ class Columns:
         self._header_valid.array.fill(0xFF)
         self.totals = np.zeros(kernels.TOTALS, np.int64)
         self.rows = kernels.Rows(
+            *offsets,
             self._offset.array,
             self._timestamp.array,
             self._timestamp_type.array,
@@ -107,13 +111,9 @@ class Columns:
             "timestamp_type": _numbers(pa.int32(), rows, self._timestamp_type),
         }
         if self._key:
-            made["key"] = self._key.finish(
-                rows, totals[kernels.KEY_BYTES], totals[kernels.KEY_NULLS]
-            )
+            made["key"] = self._key.finish(rows)
         if self._value:
-            made["value"] = self._value.finish(
-                rows, totals[kernels.VALUE_BYTES], totals[kernels.VALUE_NULLS]
-            )
+            made["value"] = self._value.finish(rows)
         if self._headers:
             made["headers"] = self._header_lists(rows, totals[kernels.HEADER_NULLS], entries)
         schema = pa.schema([SCHEMA.field(name) for name in self._names])
@@ -124,10 +124,9 @@ class Columns:
         count = totals[kernels.HEADERS]
         keys = _CellSpace(count, totals[kernels.HEADER_KEY_BYTES])
         values = _CellSpace(count, totals[kernels.HEADER_VALUE_BYTES])
-        nulls = kernels.fill_headers(source, bodies, self.rows, keys.cells(), values.cells())
-        key = _as_text(keys.finish(count, totals[kernels.HEADER_KEY_BYTES], 0))
-        value = values.finish(count, totals[kernels.HEADER_VALUE_BYTES], nulls)
-        return pa.StructArray.from_arrays([key, value], fields=list(HEADER))
+        kernels.fill_headers(source, bodies, self.rows, keys.cells(), values.cells())
+        made = [_as_text(keys.finish(count)), values.finish(count)]
+        return pa.StructArray.from_arrays(made, fields=list(HEADER))
 
     def _header_lists(self, rows: int, nulls: int, entries: pa.StructArray | None) -> pa.ListArray:
         kind = SCHEMA.field("headers").type

@@ -127,8 +127,9 @@ def _read(source: Any, part: _Part, wanted: Wanted) -> pa.RecordBatch:
     sizes = part.table[:, kernels.BODY_END] - part.table[:, kernels.BODY_START]
     # A header that claims more records than can be there must not cost memory.
     row_count = int(np.minimum(part.table[:, kernels.COUNT], sizes // RECORD_SIZE_MIN).sum())
-    columns = Columns(row_count, int(sizes.sum()), wanted.columns)
-    bad = kernels.fill(source, bodies, part.table, wanted.first, wanted.last, columns.rows)
+    offsets = wanted.first, wanted.last
+    columns = Columns(row_count, int(sizes.sum()), wanted.columns, offsets)
+    bad = kernels.fill(source, bodies, part.table, columns.rows)
     if bad != kernels.GOOD:
         raise _explain(source, int(part.table[bad, kernels.POSITION]), wanted)
     return columns.finish(source, bodies)

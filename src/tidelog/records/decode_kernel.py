@@ -42,15 +42,15 @@ TABLE_WIDTH: Final = 5
 
 # What `fill` counts.
 ROWS: Final = 0
-KEY_BYTES: Final = 1
-VALUE_BYTES: Final = 2
-KEY_NULLS: Final = 3
-VALUE_NULLS: Final = 4
-HEADERS: Final = 5
-HEADER_KEY_BYTES: Final = 6
-HEADER_VALUE_BYTES: Final = 7
-HEADER_NULLS: Final = 8
-TOTALS: Final = 9
+HEADERS: Final = 1
+HEADER_KEY_BYTES: Final = 2
+HEADER_VALUE_BYTES: Final = 3
+HEADER_NULLS: Final = 4
+TOTALS: Final = 5
+
+# What is used of a column of bytes.
+USED_BYTES: Final = 0
+USED_NULLS: Final = 1
 
 GOOD: Final = -1
 _OFFSET_MAX: Final = (1 << 63) - 1
@@ -62,11 +62,14 @@ class Cells(NamedTuple):
     ends: Any
     valid: Any
     content: Any
+    used: Any
 
 
 class Rows(NamedTuple):
-    """Where `fill` writes."""
+    """The offsets wanted, and where `fill` writes."""
 
+    first: int
+    last: int
     offset: Any
     timestamp: Any
     timestamp_type: Any
@@ -78,21 +81,10 @@ class Rows(NamedTuple):
     totals: Any
 
 
-CELLS: Final = types.NamedTuple((INT32S_OUT, BYTES_OUT, BYTES_OUT), Cells)
-ROWS_TYPE: Final = types.NamedTuple(
-    (
-        INT64S_OUT,
-        INT64S_OUT,
-        INT32S_OUT,
-        CELLS,
-        CELLS,
-        INT32S_OUT,
-        BYTES_OUT,
-        INT64S_OUT,
-        INT64S_OUT,
-    ),
-    Rows,
-)
+CELLS: Final = types.NamedTuple((INT32S_OUT, BYTES_OUT, BYTES_OUT, INT64S_OUT), Cells)
+_NUMBERS: Final = (types.int64, types.int64, INT64S_OUT, INT64S_OUT, INT32S_OUT)
+_HEADERS: Final = (INT32S_OUT, BYTES_OUT, INT64S_OUT, INT64S_OUT)
+ROWS_TYPE: Final = types.NamedTuple((*_NUMBERS, CELLS, CELLS, *_HEADERS), Rows)
 TABLE: Final = types.Array(types.int64, 2, "C")
 _RESULT: Final = types.UniTuple(types.int64, 2)
 
@@ -153,25 +145,16 @@ def _read_size(source: Any, position: int, end: int) -> Any:
 
 
 @helper
-def _put(
-    cells: Any,
-    row: int,
-    source: Any,
-    position: int,
-    size: int,
-    totals: Any,
-    bytes_total: int,
-    nulls_total: int,
-) -> None:
+def _put(cells: Any, row: int, source: Any, position: int, size: int) -> None:
     if len(cells.ends) == 0:
         return
     if size < 0:
         clear_bit(cells.valid, row)
-        totals[nulls_total] += 1
+        cells.used[USED_NULLS] += 1
     else:
-        copy_bytes(cells.content, totals[bytes_total], source, position, size)
-        totals[bytes_total] += size
-    cells.ends[row + 1] = totals[bytes_total]
+        copy_bytes(cells.content, cells.used[USED_BYTES], source, position, size)
+        cells.used[USED_BYTES] += size
+    cells.ends[row + 1] = cells.used[USED_BYTES]
 
 
 @helper
@@ -201,12 +184,12 @@ def _fill_cells(source: Any, packed: bool, position: int, end: int, wanted: bool
     if position < 0:
         return False
     if wanted:
-        _put(rows.key, row, source, position, size, rows.totals, KEY_BYTES, KEY_NULLS)
+        _put(rows.key, row, source, position, size)
     size, position = _read_size(source, position + max(size, 0), end)
     if position < 0:
         return False
     if wanted:
-        _put(rows.value, row, source, position, size, rows.totals, VALUE_BYTES, VALUE_NULLS)
+        _put(rows.value, row, source, position, size)
     position += max(size, 0)
     count, after = read_varint(source, position, end)
     if after < 0 or count < 0 or count > end - after:
@@ -228,9 +211,7 @@ def _fill_cells(source: Any, packed: bool, position: int, end: int, wanted: bool
 
 
 @helper
-def _fill_batch(
-    source: Any, packed: bool, data: Any, batch: Any, first: int, last: int, rows: Any
-) -> Any:
+def _fill_batch(source: Any, data: Any, batch: Any, rows: Any) -> Any:
     header = batch[POSITION]
     base_offset = read_int64(data, header)
     last_offset = base_offset + read_int32(data, header + 23)
@@ -254,34 +235,33 @@ def _fill_batch(
         if position < 0 or offset <= previous or offset > last_offset:
             return False
         previous = offset
-        wanted = first <= offset <= last
+        wanted = rows.first <= offset <= rows.last
         if wanted:
             row = rows.totals[ROWS]
             rows.offset[row] = offset
             rows.timestamp[row] = max_timestamp if append_time else base_timestamp + time_delta
             rows.timestamp_type[row] = append_time
-        if not _fill_cells(source, packed, position, record_end, wanted, rows):
+        if not _fill_cells(source, batch[CODEC] != 0, position, record_end, wanted, rows):
             return False
         position = record_end
     return position == end
 
 
-@kernel(types.int64(BYTES, BYTES, TABLE, types.int64, types.int64, ROWS_TYPE))
-def fill(data: Any, bodies: Any, table: Any, first: int, last: int, rows: Any) -> Any:
+@kernel(types.int64(BYTES, BYTES, TABLE, ROWS_TYPE))
+def fill(data: Any, bodies: Any, table: Any, rows: Any) -> Any:
     """Reads the records of the batches in the table; those that were compressed are in
     `bodies`. Gives back the index of a batch that is not sound, or GOOD."""
     for index in range(len(table)):
-        packed = table[index, CODEC] != 0
-        source = bodies if packed else data
-        if not _fill_batch(source, packed, data, table[index], first, last, rows):
+        source = bodies if table[index, CODEC] != 0 else data
+        if not _fill_batch(source, data, table[index], rows):
             return index
     return GOOD
 
 
-@kernel(types.int64(BYTES, BYTES, ROWS_TYPE, CELLS, CELLS))
-def fill_headers(data: Any, bodies: Any, rows: Any, keys: Any, values: Any) -> Any:
-    """Copies the headers of all rows, and gives back how many have no value."""
-    header = key_total = value_total = nulls = 0
+@kernel(types.void(BYTES, BYTES, ROWS_TYPE, CELLS, CELLS))
+def fill_headers(data: Any, bodies: Any, rows: Any, keys: Any, values: Any) -> None:
+    """Copies the headers of all rows."""
+    header = 0
     for row in range(rows.totals[ROWS]):
         position = rows.header_position[row]
         source = data
@@ -290,18 +270,8 @@ def fill_headers(data: Any, bodies: Any, rows: Any, keys: Any, values: Any) -> A
             position = ~position
         while header < rows.header_ends[row + 1]:
             size, position = read_varint(source, position, len(source))
-            copy_bytes(keys.content, key_total, source, position, size)
-            position += size
-            key_total += size
-            keys.ends[header + 1] = key_total
-            size, position = read_varint(source, position, len(source))
-            if size < 0:
-                clear_bit(values.valid, header)
-                nulls += 1
-            else:
-                copy_bytes(values.content, value_total, source, position, size)
-                position += size
-                value_total += size
-            values.ends[header + 1] = value_total
+            _put(keys, header, source, position, size)
+            size, position = read_varint(source, position + size, len(source))
+            _put(values, header, source, position, size)
+            position += max(size, 0)
             header += 1
-    return nulls

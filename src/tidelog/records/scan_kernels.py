@@ -67,18 +67,20 @@ def _note_epoch(epochs: Any, epoch: int, base_offset: int) -> None:
 
 @helper
 def _forgive(buffer: Any, position: int, end: int, problem: int, stop: Any) -> int:
-    """The size of a batch that is damaged but was made durable, if its length can be followed;
-    otherwise the problem it has."""
+    """The size of a batch that is damaged but was made durable, if its length can be followed
+    (`INCOMPLETE` if that is not in the buffer); otherwise the problem it has."""
     if problem in (INCOMPLETE, BAD_LENGTH, BAD_OFFSET):
         return problem
     size = load_int32(buffer, position + 8) + LENGTH_OVERHEAD
     delta = load_int32(buffer, position + LAST_DELTA_AT)
     base_offset = load_int64(buffer, position)
     follows = base_offset >= stop[NEXT_OFFSET] and base_offset + delta < stop[TRUSTED_UPTO]
-    if HEADER_SIZE <= size <= end - position and delta >= 0 and follows:
-        stop[DAMAGED] += 1
-        return int(size)
-    return problem
+    if size < HEADER_SIZE or delta < 0 or not follows:
+        return problem
+    if size > end - position and size != stop[VOUCHED]:
+        return INCOMPLETE
+    stop[DAMAGED] += 1
+    return int(size)
 
 
 @kernel(types.void(BYTES, INDEXER, PICKER, EPOCH_STARTS, INT64S_OUT))
