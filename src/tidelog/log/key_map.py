@@ -37,7 +37,7 @@ from tidelog.records.map_kernels import (
     map_records,
 )
 
-_ROOMY: Final = 2
+_ROOMY: Final = 1.5
 """Slots a key where memory allows: probes stay short."""
 _BITS_SHARE: Final = 16
 """Bits for offsets may take one part in so many, on top of the map."""
@@ -58,7 +58,7 @@ def make_table(
     offsets = max(1, span[1] - span[0])
     if offsets // 8 > map_bytes // _BITS_SHARE:
         span = (0, 0)
-    slots = min(most, _ROOMY * offsets)
+    slots = min(most, int(_ROOMY * offsets) + 1)
     return new_key_table(slots, min(limit, slots - 1), secret, span)
 
 

@@ -1,42 +1,19 @@
-"""The log of one replica: append, read, roll, truncate, age.
+"""The log of one replica: append and read, as a leader and as a follower.
 
 Offsets are assigned by a leader and kept by a follower. Everything is checked before anything
-is changed; state follows what the disk has done. A failed disk operation takes the whole log
-dir offline, because what it left behind is only known after the next start. Nothing here
-waits on purpose: flushes are handed out as jobs, files leave through `.deleted` and a delay.
-
-What makes it crash-safe, whichever of the writes that were not synced a power loss drops:
- - a file is removed from the front only when a log start above it is durable;
- - a truncation first makes a recovery point below it durable, then removes segments from the
-   last to the first, each durably, and syncs the cut before anything is appended again;
- - a new segment's name is durable before the one after it is made.
+is changed; state follows what the disk has done. A read is a range of a file, to be sent as
+it is.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ids import NO_TIMESTAMP, TopicPartition
-from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import Buffer, Disk, File
-from tidelog.log import snapshots
-from tidelog.log.checkpoints import format_epochs
-from tidelog.log.epochs import LeaderEpochs
-from tidelog.log.files import (
-    DELETED,
-    OFFSET_INDEX,
-    SEGMENT_KINDS,
-    SNAPSHOT,
-    TIME_INDEX,
-    TXN_INDEX,
-    OpenFiles,
-    file_name,
-    remove_if_there,
-)
-from tidelog.log.flush import Flush
-from tidelog.log.producers import FRESH, Producers
+from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.base.ports import Buffer, File
+from tidelog.log.log_files import LogFiles
+from tidelog.log.producers import FRESH
 from tidelog.log.replay import note_batch
 from tidelog.log.segment import DamagedIndex, Segment
-from tidelog.log.segments import Segments
 from tidelog.records.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
@@ -52,23 +29,6 @@ from tidelog.records.control import read_end_transaction
 from tidelog.records.reference import read_records
 
 
-class Home(Protocol):
-    """The log dir of a log, as far as the log needs it."""
-
-    disk: Disk
-    files: OpenFiles
-    failure: OSError | None
-
-    def fail(self, error: OSError) -> KafkaError:
-        """Takes the log dir offline; returns what the caller is to be told."""
-
-    def persist_recovery_points(self) -> None: ...
-
-    def persist_log_starts(self) -> None: ...
-
-    def lower_cleaner_offset(self, partition: TopicPartition, to: int) -> None: ...
-
-
 class Slice(NamedTuple):
     """A range of a log file, to be sent as it is. Holding it holds the file open."""
 
@@ -77,30 +37,7 @@ class Slice(NamedTuple):
     size: int
 
 
-class PartitionLog:
-    def __init__(
-        self, home: Home, folder: str, partition: TopicPartition, settings: LogSettings
-    ) -> None:
-        """An empty shell; `recovery.open_log` fills it from the folder."""
-        self.home = home
-        self.disk = home.disk
-        self.folder = folder
-        self.partition = partition
-        self.settings = settings
-        self.segments = Segments([])
-        self.epochs = LeaderEpochs()
-        self.producers = Producers()
-        self.log_start_offset = 0
-        self.durable_log_start = 0
-        self.log_end_offset = 0
-        self.recovery_point = 0
-        self.durable_recovery_point = 0
-        self.last_flush_ms = 0
-        self.snapshot_offset = 0
-        self._names_changed = False
-        self._truncations = 0
-        self._doomed: list[tuple[int, list[str]]] = []
-
+class PartitionLog(LogFiles):
     # -- append
 
     def append_as_leader(
@@ -329,144 +266,3 @@ class PartitionLog:
             # Its records cannot be read: whoever asks may see for himself, from its start on.
             return max(header.base_offset, self.log_start_offset), header.max_timestamp
         return None
-
-    def mend(self, damage: DamagedIndex) -> None:
-        try:
-            damage.segment.rebuild_indexes(self.disk)
-        except OSError as error:
-            raise self.failed(error) from error
-
-    # -- roll, flush, close
-
-    def roll(self) -> None:
-        """Closes the active segment and begins a new one; nothing to do if it is empty."""
-        if self.segments.active.base_offset < self.log_end_offset:
-            try:
-                self._roll()
-            except OSError as error:
-                raise self.failed(error) from error
-
-    def _roll(self) -> Segment:
-        if self._names_changed:
-            self.disk.sync_folder(self.folder)
-        self.segments.active.close_for_writing()
-        self.take_snapshot()
-        segment = self.new_segment(self.log_end_offset)
-        self.segments.add(segment)
-        return segment
-
-    def new_segment(self, base_offset: int) -> Segment:
-        segment = Segment(self.folder, base_offset, self.settings, self.home.files)
-        segment.create(self.disk)
-        self._names_changed = True
-        return segment
-
-    def take_snapshot(self, *, durable: bool = False) -> None:
-        """Writes the producer state down, so that it need not be replayed from further back."""
-        offset = self.log_end_offset
-        snapshots.write(self.disk, self.folder, offset, self.producers, durable=durable)
-        self.snapshot_offset = offset
-
-    def bytes_since_snapshot(self) -> int:
-        """How much would have to be replayed to know the producers after a crash."""
-        segment = self.segments.active
-        if self.snapshot_offset <= segment.base_offset:
-            return segment.size
-        return segment.size - segment.locate(self.snapshot_offset)[0]
-
-    def flush_is_due(self, now_ms: int) -> bool:
-        """Closed segments are flushed at the next opportunity, the active one as settings say."""
-        unflushed = self.log_end_offset - self.recovery_point
-        return unflushed > 0 and (
-            self.recovery_point < self.segments.active.base_offset
-            or unflushed >= self.settings.flush_messages
-            or now_ms - self.last_flush_ms >= self.settings.flush_ms
-        )
-
-    def begin_flush(self) -> Flush:
-        """What must be synced so that all that is in the log now is durable."""
-        files: list[File] = []
-        for index, segment in enumerate(self.segments.all):
-            if self.segments.end_of(index, self.log_end_offset) >= self.recovery_point:
-                files += self._files_to_sync(segment)
-        epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
-        flush = Flush(
-            disk=self.disk,
-            folder=self.folder,
-            upto=self.log_end_offset,
-            truncations=self._truncations,
-            files=files,
-            names_changed=self._names_changed,
-            epochs=epochs,
-        )
-        self.epochs.changed = self._names_changed = False
-        return flush
-
-    def _files_to_sync(self, segment: Segment) -> list[File]:
-        """A closed segment's indexes too: nobody makes them again after the next crash."""
-        files = [segment.open_file()]
-        kinds = [TXN_INDEX] if segment.file is not None else [OFFSET_INDEX, TIME_INDEX, TXN_INDEX]
-        paths = [segment.path(kind) for kind in kinds]
-        paths.append(f"{self.folder}/{file_name(segment.base_offset, SNAPSHOT)}")
-        return files + [
-            self.disk.open(path, "write") for path in paths if self.disk.stat(path) is not None
-        ]
-
-    def end_flush(self, flush: Flush, now_ms: int) -> None:
-        if flush.truncations == self._truncations:
-            self.recovery_point = max(self.recovery_point, flush.upto)
-            self.last_flush_ms = now_ms
-
-    def flush(self, now_ms: int) -> None:
-        """All three steps at once."""
-        try:
-            flush = self.begin_flush()
-            flush.run()
-            self.end_flush(flush, now_ms)
-        except OSError as error:
-            raise self.failed(error) from error
-
-    def close(self, now_ms: int) -> None:
-        """Makes everything durable, so that the next start need not look at it."""
-        if self.home.failure is not None:
-            return
-        try:
-            self.segments.active.write_indexes()
-            self.take_snapshot(durable=True)
-            self.flush(now_ms)
-            self.segments.active.sync_all()
-        except OSError as error:
-            raise self.failed(error) from error
-
-    # -- leaving files
-
-    def doom(self, segments: list[Segment], due_ms: int) -> None:
-        """Renames segments out of the log; they are removed when their time comes."""
-        for segment in segments:
-            segment.move(self.disk, DELETED)
-            self._doomed.append((due_ms, [segment.path(kind) for kind in SEGMENT_KINDS]))
-
-    def remove_doomed(self, now_ms: int) -> None:
-        due = [paths for due_ms, paths in self._doomed if due_ms <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        try:
-            for path in (path for paths in due for path in paths):
-                remove_if_there(self.disk, path)
-        except OSError as error:
-            raise self.failed(error) from error
-
-    def truncated(self) -> None:
-        """A flush that began before a truncation says nothing about the log after it."""
-        self._truncations += 1
-
-    def check_online(self) -> None:
-        if self.home.failure is not None:
-            raise KafkaError(
-                ErrorCode.kafka_storage_error,
-                f"{self.partition}: its log dir is offline: {self.home.failure}",
-            )
-
-    def failed(self, error: OSError) -> KafkaError:
-        """One clear error for whatever the disk said; the dir is offline from here on, and the
-        next start finds out what the failed operation left behind."""
-        return self.home.fail(error)

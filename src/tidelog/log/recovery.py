@@ -30,7 +30,8 @@ from tidelog.log.files import (
     read_whole,
     remove_if_there,
 )
-from tidelog.log.partition_log import Home, PartitionLog
+from tidelog.log.log_files import Home
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replay import reload_producers
 from tidelog.log.scan import batches, good_batches
 from tidelog.log.segment import Segment
@@ -135,13 +136,14 @@ class _Check:
         self.log = opened.log
         self.found = found
         self.workers = workers
+        self.picked: dict[int, list[list[int]]] = {}
 
     def run(self) -> None:
         if self.found.was_closed or self.found.same_boot:
             snapshot_upto = self._check_tail()
         else:
             snapshot_upto = self._check_from(self.found.recovery_point)
-        reload_producers(self.log, snapshot_upto)
+        reload_producers(self.log, snapshot_upto, self.picked)
 
     def _check_tail(self) -> int:
         """Walks from the last index entry to the end; returns the log end offset. Where that
@@ -246,6 +248,7 @@ class _Check:
         for kind in (OFFSET_INDEX, TIME_INDEX):
             log.home.files.forget(segment.path(kind))
             log.disk.rename(segment.path(kind) + REBUILT, segment.path(kind))
+        self.picked[segment.base_offset] = result["producer_batches"]
         for epoch, start in result["epochs"]:
             if epoch != log.epochs.latest:
                 log.epochs.assign(epoch, start)

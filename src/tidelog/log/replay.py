@@ -5,7 +5,7 @@ snapshot is loaded and what came behind it is replayed. The transaction index of
 that are replayed is written again from the markers met on the way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
@@ -16,10 +16,10 @@ from tidelog.log.producers import Producers
 from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
 from tidelog.records.batch import BatchHeader
-from tidelog.records.control import EndTransaction, read_end_transaction
+from tidelog.records.control import ControlType, EndTransaction, read_end_transaction
 
 if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
+    from tidelog.log.log_files import LogFiles
 
 
 def note_batch(
@@ -41,12 +41,22 @@ def note_batch(
     marker = _marker_in(data)
     if marker is None:
         return None
+    ended = (header.base_offset, marker.coordinator_epoch, not marker.committed)
     return producers.end_transaction(
-        header.producer_id,
-        header.producer_epoch,
-        (header.base_offset, marker.coordinator_epoch, not marker.committed),
-        header.max_timestamp,
+        header.producer_id, header.producer_epoch, ended, header.max_timestamp
     )
+
+
+def note_picked(producers: Producers, row: list[int]) -> txn_index.AbortedTransaction | None:
+    """As `note_batch`, for a batch as the child's scan describes it: the numbers of its header,
+    and if it is a marker, its type and the epoch of its coordinator."""
+    _, base, delta, attributes, timestamp, producer_id, epoch, sequence, *marker = row
+    if marker:
+        ended = (base, marker[1], marker[0] == ControlType.ABORT)
+        return producers.end_transaction(producer_id, epoch, ended, timestamp)
+    offsets = (base, base + delta)
+    producers.append(producer_id, epoch, sequence, offsets, timestamp, attributes)
+    return None
 
 
 def _marker_in(data: Buffer) -> EndTransaction | None:
@@ -57,9 +67,12 @@ def _marker_in(data: Buffer) -> EndTransaction | None:
         return None
 
 
-def reload_producers(log: "PartitionLog", snapshot_upto: int) -> None:
+def reload_producers(
+    log: "LogFiles", snapshot_upto: int, picked: Mapping[int, list[list[int]]] | None = None
+) -> None:
     """Makes the producer state that belongs to the log's end, from the newest snapshot at or
-    below `snapshot_upto` and the batches behind it. Later snapshots are removed."""
+    below `snapshot_upto` and the batches behind it. Later snapshots are removed. `picked` has
+    the batches that count of segments which a child has been through, by base offset."""
     for offset in snapshots.offsets_of(log.disk.list(log.folder)):
         if offset > snapshot_upto:
             log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
@@ -68,17 +81,25 @@ def reload_producers(log: "PartitionLog", snapshot_upto: int) -> None:
     log.snapshot_offset = start
     for segment in log.segments.all[max(0, log.segments.at(start)) :]:
         _cut_aborted(log.disk, segment, start)
-        for batch in _batches_from(segment, start):
-            aborted = note_batch(log.producers, batch[0], batch[1])
-            if aborted is not None:
-                segment.append_aborted(log.disk, aborted)
+        rows = (picked or {}).get(segment.base_offset)
+        for aborted in _replay(log.producers, segment, start, rows):
+            segment.append_aborted(log.disk, aborted)
 
 
-def _batches_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    position = segment.locate(offset)[0] if offset > segment.base_offset else 0
-    for _, header, data in batches(segment.open_file(), position, segment.size):
-        if header.base_offset >= offset:
-            yield header, data
+def _replay(
+    producers: Producers, segment: Segment, start: int, rows: list[list[int]] | None
+) -> Iterator[txn_index.AbortedTransaction]:
+    """Takes a segment's batches from `start` on; yields the transactions that were aborted."""
+    if rows is not None and start <= segment.base_offset:
+        noted = (note_picked(producers, row) for row in rows)
+    else:
+        position = segment.locate(start)[0] if start > segment.base_offset else 0
+        noted = (
+            note_batch(producers, header, data)
+            for _, header, data in batches(segment.open_file(), position, segment.size)
+            if header.base_offset >= start
+        )
+    yield from (aborted for aborted in noted if aborted is not None)
 
 
 def _cut_aborted(disk: Disk, segment: Segment, upto: int) -> None:

@@ -13,7 +13,7 @@ from numba import typeof, types
 from tidelog.records.batch import CRC_POSITION, CRC_START, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, ZSTD
 from tidelog.records.crc_kernel import crc32c
 from tidelog.records.kernels import helper, kernel
-from tidelog.records.memory_kernels import load_int16, load_int32, load_int64
+from tidelog.records.memory_kernels import inlined, load_int16, load_int32, load_int64
 
 INCOMPLETE: Final = 0
 BAD_MAGIC: Final = -1
@@ -46,7 +46,7 @@ _CODEC: Final = 0x07
 _UNSIGNED: Final = 0xFFFFFFFF
 
 
-@helper
+@inlined
 def check_batch(buffer: Any, position: int, end: int, next_offset: int, vouched: int) -> int:
     """The size of the batch at `position`, or what is wrong with it. Offsets may leave gaps but
     never go back. A batch of `vouched` bytes was seen to be whole and good by other means."""
@@ -120,12 +120,12 @@ def new_indexer(base: int, interval_bytes: int, max_index_bytes: int, room: int)
 INDEXER: Final = typeof(new_indexer(0, 0, 0, 0))
 
 
-@helper
+@inlined
 def has_room(indexer: Any) -> bool:
     return bool(2 * (indexer.state[OFFSET_PENDING] + 1) <= len(indexer.offsets))
 
 
-@helper
+@inlined
 def note_batch(indexer: Any, last_offset: int, max_timestamp: int, size: int) -> None:
     """Counts a batch that begins where the one before ended."""
     state = indexer.state

@@ -69,6 +69,7 @@ from tidelog.records.map_kernels import (
     shape_of,
 )
 from tidelog.records.memory_kernels import (
+    inlined,
     load_int16,
     load_int32,
     load_int64,
@@ -135,7 +136,7 @@ OUTPUT: Final = typeof(new_output(0, 0))
 # -- the second pass: verdicts
 
 
-@helper
+@inlined
 def _judge_records(
     buffer: Any, start: int, end: int, batch: Any, expired: bool, first: int, tools: Any
 ) -> int:
@@ -269,7 +270,7 @@ def _write_filtered(
     return int(end)
 
 
-@helper
+@inlined
 def _is_active(active: Any, last_offset: int) -> bool:
     low = 0
     high = len(active)
@@ -282,7 +283,7 @@ def _is_active(active: Any, last_offset: int) -> bool:
     return bool(low < len(active) and active[low] == last_offset)
 
 
-@helper
+@inlined
 def _write_batch(buffer: Any, position: int, first: int, rules: Any, output: Any) -> int:
     """Writes what is left of a batch behind what is in `output`; returns where that ends, which
     is where it began if nothing is left."""
@@ -310,7 +311,7 @@ def _write_batch(buffer: Any, position: int, first: int, rules: Any, output: Any
     return int(at)
 
 
-@helper
+@inlined
 def _gather(buffer: Any, rules: Any, tools: Any, positions: Any, stop: Any) -> int:
     """Checks and judges some batches. Stops as soon as it has enough, or at one that is not
     plain; returns how many there are."""
@@ -355,7 +356,7 @@ def _gather(buffer: Any, rules: Any, tools: Any, positions: Any, stop: Any) -> i
     return found
 
 
-@helper
+@inlined
 def _note(output: Any, end: int, last_offset: int, indexer: Any, stop: Any) -> None:
     """Counts the batch that was just written, if there is one."""
     start = output.used[0]

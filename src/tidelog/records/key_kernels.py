@@ -19,7 +19,7 @@ from numba import typeof, types
 
 from tidelog.records.byte_kernels import load_word
 from tidelog.records.kernels import BYTES, helper, kernel
-from tidelog.records.memory_kernels import prefetch
+from tidelog.records.memory_kernels import inlined, prefetch
 
 SLOT_WORDS: Final = 3
 SLOT_BYTES: Final = 8 * SLOT_WORDS
@@ -83,12 +83,12 @@ KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16), (0, 0)))
 WINDOW_TYPE: Final = typeof(new_window())
 
 
-@helper
+@inlined
 def _turn(word: Any, bits: Any) -> Any:
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
-@helper
+@inlined
 def _round(a: Any, b: Any, c: Any, d: Any) -> Any:
     a += b
     b = _turn(b, 13) ^ a
@@ -103,7 +103,7 @@ def _round(a: Any, b: Any, c: Any, d: Any) -> Any:
     return a, b, c, d
 
 
-@helper
+@inlined
 def hash_key(buffer: Any, start: int, size: int, secret: Any) -> Any:
     """The two halves of the hash of `size` bytes."""
     a = secret[0] ^ _START[0]
@@ -133,7 +133,7 @@ def hash_key(buffer: Any, start: int, size: int, secret: Any) -> Any:
     return first, a ^ b ^ c ^ d
 
 
-@helper
+@inlined
 def add_to_window(
     table: Any, window: Any, buffer: Any, start: int, size: int, offset: int, ordinal: int
 ) -> None:
@@ -150,7 +150,7 @@ def add_to_window(
     window.count[0] = place + 1
 
 
-@helper
+@inlined
 def find_slot(words: Any, slot: int, first: Any, second: Any) -> int:
     """The word at which the slot of a key begins: its own, or the free one where it belongs."""
     at = slot * SLOT_WORDS
@@ -161,7 +161,7 @@ def find_slot(words: Any, slot: int, first: Any, second: Any) -> int:
     return at
 
 
-@helper
+@inlined
 def is_in_span(table: Any, offset: int) -> bool:
     return bool(table.tally[SPAN_START] <= offset < table.tally[SPAN_END])
 
@@ -192,7 +192,7 @@ def put_window(table: Any, window: Any) -> None:
     window.count[0] = 0
 
 
-@helper
+@inlined
 def has_mark(table: Any, offset: int) -> bool:
     """Whether the map knows a later record of the same key. Only for offsets within the span."""
     bit = offset - table.tally[SPAN_START]

@@ -13,7 +13,7 @@ from numba import types
 from tidelog.records.batch import COMPRESSION_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
 from tidelog.records.batch_kernels import ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, check_batch
 from tidelog.records.byte_kernels import read_varint
-from tidelog.records.kernels import BYTES, INT64S, INT64S_OUT, helper, kernel
+from tidelog.records.kernels import BYTES, INT64S, INT64S_OUT, kernel
 from tidelog.records.key_kernels import (
     KEY_TABLE,
     LIMIT,
@@ -24,6 +24,7 @@ from tidelog.records.key_kernels import (
     put_window,
 )
 from tidelog.records.memory_kernels import (
+    inlined,
     load_int16,
     load_int32,
     load_int64,
@@ -53,7 +54,7 @@ _LAST: Final = 0x80
 SPECIAL_BITS: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 
 
-@helper
+@inlined
 def shape_of(buffer: Any, position: int) -> Any:
     """Base offset, last offset delta and count of the batch at `position`."""
     return (
@@ -63,7 +64,7 @@ def shape_of(buffer: Any, position: int) -> Any:
     )
 
 
-@helper
+@inlined
 def skip_varlong(buffer: Any, position: int, end: int) -> int:
     for at in range(position, min(end, position + LONG_BYTES_MAX)):
         if buffer[at] < _LAST:
@@ -71,7 +72,7 @@ def skip_varlong(buffer: Any, position: int, end: int) -> int:
     return MALFORMED
 
 
-@helper
+@inlined
 def read_key(buffer: Any, position: int, end: int) -> Any:
     """Reads a record as far as its key: where the record ends (`MALFORMED` if it is not sound),
     its offset delta, where its key begins, and the key's size, negative if it has none."""
@@ -91,7 +92,7 @@ def read_key(buffer: Any, position: int, end: int) -> Any:
     return end, delta, position, key_size
 
 
-@helper
+@inlined
 def _map_records(
     buffer: Any, start: int, end: int, batch: Any, first_dirty: int, table: Any, window: Any
 ) -> int:

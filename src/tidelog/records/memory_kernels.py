@@ -4,16 +4,23 @@ Loads and stores are big-endian and need no alignment. None of them checks a bou
 caller has. `prefetch` only asks for a cache line, so its address may be anything.
 """
 
-from typing import Any
+from typing import Any, cast
 
+import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from tidelog.records.kernels import intrinsic
+from tidelog.records.kernels import OPTIONS, Function, intrinsic
 
 _BYTE = ir.IntType(8)
 _INT32 = ir.IntType(32)
+
+
+def inlined(function: Function) -> Function:
+    """As `helper`, for what runs once a batch or a record: a call would copy all there is to
+    know of every array it is given."""
+    return cast(Function, numba.njit(**OPTIONS, forceinline=True)(function))
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:

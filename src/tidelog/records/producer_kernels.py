@@ -27,7 +27,7 @@ from tidelog.records.batch_kernels import (
 from tidelog.records.byte_kernels import read_varint
 from tidelog.records.kernels import helper, kernel
 from tidelog.records.map_kernels import MALFORMED, read_key
-from tidelog.records.memory_kernels import load_int16, load_int32, load_int64
+from tidelog.records.memory_kernels import inlined, load_int16, load_int32, load_int64
 
 # The numbers of a batch that are handed on; the last two are a marker's.
 ROW: Final = 10
@@ -75,7 +75,7 @@ def new_picker(slots: int, room: int) -> Picker:
 PICKER: Final = typeof(new_picker(1, 1))
 
 
-@helper
+@inlined
 def picker_has_room(picker: Any) -> bool:
     return bool(
         2 * picker.counts[PRODUCERS] < len(picker.entries)
@@ -83,7 +83,7 @@ def picker_has_room(picker: Any) -> bool:
     )
 
 
-@helper
+@inlined
 def _slot_of(entries: Any, producer_id: int) -> int:
     mask = len(entries) - 1
     slot = int((np.uint64(producer_id) * _SPREAD) >> np.uint64(32)) & mask
@@ -92,7 +92,7 @@ def _slot_of(entries: Any, producer_id: int) -> int:
     return slot
 
 
-@helper
+@inlined
 def _read_row(row: Any, buffer: Any, at: int, position: int) -> None:
     row[0] = position
     row[1] = load_int64(buffer, at)
@@ -128,7 +128,7 @@ def _copy_row(target: Any, source: Any) -> None:
         target[index] = source[index]
 
 
-@helper
+@inlined
 def _enter(picker: Any, producer_id: int) -> int:
     """The slot of a producer, which is entered if it was not known."""
     slot = _slot_of(picker.entries, producer_id)
@@ -153,7 +153,7 @@ def _pick_marker(picker: Any, buffer: Any, at: int, end: int, position: int) -> 
         picker.counts[PICKED] += 1
 
 
-@helper
+@inlined
 def pick_batch(picker: Any, buffer: Any, at: int, end: int, position: int) -> None:
     """Notes the batch at `at` of the buffer, which is at `position` of the file. There must be
     room."""

@@ -26,7 +26,7 @@ from tidelog.records.batch_kernels import (
 )
 from tidelog.records.kernels import BYTES, INT64S_OUT, helper, kernel
 from tidelog.records.map_kernels import AT, DONE, NEXT_OFFSET, OUTPUT_FULL, REASON
-from tidelog.records.memory_kernels import load_int32, load_int64
+from tidelog.records.memory_kernels import inlined, load_int32, load_int64
 from tidelog.records.producer_kernels import PICKER, pick_batch, picker_has_room
 
 # What `stop` holds behind its first three.
@@ -56,7 +56,7 @@ def new_epoch_starts(room: int) -> EpochStarts:
 EPOCH_STARTS: Final = typeof(new_epoch_starts(1))
 
 
-@helper
+@inlined
 def _note_epoch(epochs: Any, epoch: int, base_offset: int) -> None:
     if epoch >= 0 and epoch != epochs.latest[0]:
         epochs.pairs[epochs.count[0], 0] = epoch
