@@ -88,8 +88,8 @@ def test_a_map_takes_what_it_is_given_and_no_more() -> None:
 
 def test_a_map_is_no_larger_than_the_offsets_need() -> None:
     table = make_table(1 << 30, 0.9, (1000, 1010), SECRET)
-    assert table.words.nbytes == 24 * 20
-    assert table.tally[LIMIT] == 19
+    assert table.words.nbytes == 24 * 13
+    assert table.tally[LIMIT] == 12
     assert table.outdated.nbytes == 2
 
 

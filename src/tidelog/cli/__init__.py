@@ -1,0 +1,1 @@
+"""The command line: `main` has the table of commands, each command is a file beside it."""

@@ -22,7 +22,7 @@ from tidelog.records.batch_kernels import OFFSET_SPAN
 from tidelog.records.clean_kernels import new_output
 from tidelog.records.map_kernels import RECORDS_KEPT, RECORDS_READ
 
-OUTPUT_BYTES: Final = 4 << 20
+OUTPUT_BYTES: Final = 1 << 20
 VERDICTS: Final = 1 << 17
 
 

@@ -4,7 +4,7 @@
     .timeindex  8 largest timestamp so far                4 offset of it - base offset
 
 The active segment's entries are in memory and are written behind the log in small lots:
-they can always be made again from it. Of a closed segment only every 128th key, the
+they can always be made again from it. Of a closed segment only every 64th key, the
 fences, stays in memory, and a lookup reads the one block between two fences. So a lookup
 costs the same in a small log and in a large one, and nothing is mapped or preallocated.
 Zeros behind the last entry, as Kafka leaves them, are not entries.
@@ -22,7 +22,7 @@ from tidelog.log.files import OpenFiles
 
 OFFSET_ENTRY: Final = Struct(">iI")
 TIME_ENTRY: Final = Struct(">qi")
-BLOCK_ENTRIES: Final = 128
+BLOCK_ENTRIES: Final = 64
 
 NOTHING: Final = (-1, -1)
 
@@ -142,6 +142,11 @@ class SparseIndex:
         if block < 0:
             return NOTHING
         data = self._block(block)
+        if self._entry is OFFSET_ENTRY:
+            numbers = array("I", data)
+            numbers.byteswap()
+            found = bisect_right(numbers[::2], key) - 1
+            return numbers[2 * found], numbers[2 * found + 1]
         unpack, size = self._entry.unpack_from, self._entry.size
         found = bisect_right(range(len(data) // size), key, key=lambda i: unpack(data, i * size)[0])
         key, value = unpack(data, (found - 1) * size)

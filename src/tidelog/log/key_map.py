@@ -37,8 +37,8 @@ from tidelog.records.map_kernels import (
     map_records,
 )
 
-_ROOMY: Final = 1.5
-"""Slots a key where memory allows: probes stay short."""
+_ROOMY: Final = 1.2
+"""Slots a key where memory allows: fewer make probes long, more cost time to be zeroed."""
 _BITS_SHARE: Final = 16
 """Bits for offsets may take one part in so many, on top of the map."""
 

@@ -17,6 +17,7 @@ from tidelog.log.segment import DamagedIndex, Segment
 from tidelog.records.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
+    OFFSET_LENGTH_EPOCH,
     BatchHeader,
     check_produced,
     check_stored,
@@ -48,29 +49,31 @@ class PartitionLog(LogFiles):
         if self.home.failure is not None:
             self.check_online()
         settings = self.settings
-        raw = check_produced(batch, settings.max_message_bytes)
-        attributes, delta, base_timestamp, timestamp, producer_id = raw[5:10]
+        header = check_produced(batch, settings.max_message_bytes)
+        _, length, _, _, _, attributes, delta, first_timestamp, timestamp, producer_id, *_ = header
         if settings.timestamp_type_log_append:
             timestamp = now_ms
         elif (
             attributes & LOG_APPEND_TIME
             or timestamp - now_ms > settings.timestamp_after_max_ms
-            or now_ms - base_timestamp > settings.timestamp_before_max_ms
+            or now_ms - first_timestamp > settings.timestamp_before_max_ms
         ):
-            self._check_timestamps(attributes, base_timestamp, timestamp, now_ms)
+            self._check_timestamps(attributes, first_timestamp, timestamp, now_ms)
         if producer_id >= 0:
-            found = self.producers.check(producer_id, raw[10], raw[11], delta)
+            found = self.producers.check(producer_id, header[10], header[11], delta, attributes)
             if found != FRESH:
                 return found
-            self.producers.check_transaction(producer_id, attributes)
         offset = self.log_end_offset
         last_offset = offset + delta
+        size = LENGTH_OVERHEAD + length
         try:
-            segment = self._room_for(LENGTH_OVERHEAD + raw[1], last_offset, timestamp)
+            segment = self.segments.active
+            if not segment.has_room(size, last_offset, timestamp):
+                segment = self._room_for(size)
             if settings.timestamp_type_log_append:
                 stamp_log_append_time(batch, now_ms)
-            stamp(batch, offset, leader_epoch)
-            segment.append(batch, offset, last_offset, timestamp)
+            OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, length, leader_epoch)
+            segment.append(batch, size, offset, last_offset, timestamp)
         except OSError as error:
             raise self.failed(error) from error
         if leader_epoch != self.epochs.latest:
@@ -78,7 +81,7 @@ class PartitionLog(LogFiles):
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             self.producers.append(
-                producer_id, raw[10], raw[11], (offset, last_offset), timestamp, attributes
+                producer_id, header[10], header[11], (offset, last_offset), timestamp, attributes
             )
         return offset
 
@@ -138,7 +141,9 @@ class PartitionLog(LogFiles):
         try:
             while headers:
                 first = headers[0]
-                segment = self._room_for(first.size, first.last_offset, first.max_timestamp)
+                segment = self.segments.active
+                if not segment.has_room(first.size, first.last_offset, first.max_timestamp):
+                    segment = self._room_for(first.size)
                 count, size = 1, first.size
                 for header in headers[1:]:
                     if not segment.has_room(
@@ -168,9 +173,10 @@ class PartitionLog(LogFiles):
                 segment.append_aborted(self.disk, aborted)
             at += size
 
-    def _room_for(self, size: int, last_offset: int, timestamp: int) -> Segment:
+    def _room_for(self, size: int) -> Segment:
+        """A new segment, unless the active one is as empty as that would be."""
         segment = self.segments.active
-        if segment.has_room(size, last_offset, timestamp):
+        if segment.size == 0:
             return segment
         if size > self.settings.segment_bytes:
             raise KafkaError(
@@ -178,7 +184,7 @@ class PartitionLog(LogFiles):
                 f"a batch of {size} bytes is larger than segment.bytes="
                 f"{self.settings.segment_bytes}",
             )
-        return self._roll() if segment.size else segment
+        return self._roll()
 
     def _check_timestamps(
         self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int

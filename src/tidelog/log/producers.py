@@ -19,53 +19,64 @@ from tidelog.records.batch import SEQUENCE_LIMIT, TRANSACTIONAL, sequence_after
 WINDOW: Final = 5
 NO_TRANSACTION: Final = -1
 FRESH: Final = -1
+SEQUENCE_MAX: Final = SEQUENCE_LIMIT - 1
 _FIELDS: Final = 3
+_LAST_SLOT: Final = (WINDOW - 1) * _FIELDS
 
 
 class Producer:
-    """One producer. `window` holds (last sequence, first offset, last offset) of its last
-    batches, oldest first, in one flat array."""
+    """One producer. Its last batches are in a ring of (last sequence, first offset, last
+    offset), flat in one array, because there may be many producers."""
 
-    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset", "window")
+    __slots__ = (
+        "_ring",
+        "_slot",
+        "coordinator_epoch",
+        "epoch",
+        "last_offset",
+        "last_offset_delta",
+        "last_sequence",
+        "last_timestamp",
+        "next_sequence",
+        "txn_first_offset",
+    )
 
     def __init__(self, epoch: int = NO_PRODUCER_EPOCH) -> None:
-        self.epoch = epoch
         self.coordinator_epoch = -1
         self.last_timestamp: int = NO_TIMESTAMP
         self.txn_first_offset = NO_TRANSACTION
-        self.window = array("q")
+        self._forget(epoch)
 
-    @property
-    def last_sequence(self) -> int:
-        return self.window[-3] if self.window else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> int:
-        return self.window[-1] if self.window else -1
-
-    @property
-    def last_offset_delta(self) -> int:
-        return self.window[-1] - self.window[-2] if self.window else 0
+    def _forget(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.last_sequence = NO_SEQUENCE
+        self.next_sequence = 0
+        self.last_offset = -1
+        self.last_offset_delta = 0
+        self._slot = 0
+        self._ring = array("q", [FRESH]) * (WINDOW * _FIELDS)
 
     def remember(self, last_sequence: int, first_offset: int, last_offset: int) -> None:
-        window = self.window
-        if len(window) == WINDOW * _FIELDS:
-            del window[:_FIELDS]
-        window.extend((last_sequence, first_offset, last_offset))
+        ring, slot = self._ring, self._slot
+        ring[slot] = self.last_sequence = last_sequence
+        ring[slot + 1] = first_offset
+        ring[slot + 2] = self.last_offset = last_offset
+        self.last_offset_delta = last_offset - first_offset
+        self.next_sequence = last_sequence + 1 if last_sequence < SEQUENCE_MAX else 0
+        self._slot = slot + _FIELDS if slot < _LAST_SLOT else 0
 
     def find(self, first_sequence: int, last_sequence: int) -> int:
         """The first offset of the remembered batch with exactly these sequences, or FRESH."""
-        window = self.window
-        for at in range(0, len(window), _FIELDS):
-            delta = window[at + 2] - window[at + 1]
-            if window[at] == last_sequence == sequence_after(first_sequence, delta):
-                return window[at + 1]
+        ring = self._ring
+        for at in range(0, len(ring), _FIELDS):
+            delta = ring[at + 2] - ring[at + 1]
+            if ring[at] == last_sequence == sequence_after(first_sequence, delta):
+                return ring[at + 1]
         return FRESH
 
     def change_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
-            self.epoch = epoch
-            del self.window[:]
+            self._forget(epoch)
 
 
 class Producers:
@@ -74,7 +85,9 @@ class Producers:
         self._open: list[int] = []
         self._undecided: list[tuple[int, int]] = []
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, delta: int) -> int:
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, delta: int, attributes: int
+    ) -> int:
         """FRESH if the batch may be appended, or the offset it already has. Changes nothing."""
         producer = self.by_id.get(producer_id)
         if producer is None:
@@ -84,24 +97,17 @@ class Producers:
                 raise _stale_epoch(producer_id, epoch, producer.epoch)
             if first_sequence:
                 raise _out_of_order(producer_id, first_sequence, f"0 in new epoch {epoch}")
-            return FRESH
-        expected = (producer.last_sequence + 1) % SEQUENCE_LIMIT
-        if first_sequence == expected:
-            return FRESH
-        found = producer.find(first_sequence, sequence_after(first_sequence, delta))
-        if found == FRESH:
-            raise _out_of_order(producer_id, first_sequence, str(expected))
-        return found
-
-    def check_transaction(self, producer_id: int, attributes: int) -> None:
-        producer = self.by_id.get(producer_id)
-        if producer is None or producer.txn_first_offset == NO_TRANSACTION:
-            return
-        if not attributes & TRANSACTIONAL:
+        elif first_sequence != producer.next_sequence:
+            found = producer.find(first_sequence, sequence_after(first_sequence, delta))
+            if found == FRESH:
+                raise _out_of_order(producer_id, first_sequence, str(producer.next_sequence))
+            return found
+        if producer.txn_first_offset != NO_TRANSACTION and not attributes & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
                 f"producer {producer_id} has an open transaction and sent a batch outside it",
             )
+        return FRESH
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         producer = self.by_id.get(producer_id)
@@ -130,10 +136,11 @@ class Producers:
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = Producer()
-        producer.change_epoch(epoch)
+        if epoch != producer.epoch:
+            producer.change_epoch(epoch)
         producer.last_timestamp = timestamp
         if first_sequence != NO_SEQUENCE:
-            last_sequence = sequence_after(first_sequence, last_offset - first_offset)
+            last_sequence = (first_sequence + last_offset - first_offset) & SEQUENCE_MAX
             producer.remember(last_sequence, first_offset, last_offset)
         if attributes & TRANSACTIONAL and producer.txn_first_offset == NO_TRANSACTION:
             producer.txn_first_offset = first_offset
@@ -186,7 +193,7 @@ class Producers:
 
     def last_offsets(self) -> list[int]:
         """The last data offset of each producer: compaction keeps those batches, if empty."""
-        return [p.last_offset for p in self.by_id.values() if p.window]
+        return [p.last_offset for p in self.by_id.values() if p.last_offset >= 0]
 
 
 def _stale_epoch(producer_id: int, epoch: int, current: int) -> KafkaError:

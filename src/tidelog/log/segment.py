@@ -38,11 +38,14 @@ TAIL_BATCHES: Final = 4096
 INDEX_LOT: Final = 64
 _SKIM: Final = Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
 _SKIM_BYTES: Final = 8192
+_SMALL_BATCH_BYTES: Final = 1024
 
 
 class Segment:
     __slots__ = (
         "_files",
+        "_log_path",
+        "_stem",
         "_tail_next",
         "_tail_positions",
         "_tail_start",
@@ -85,6 +88,8 @@ class Segment:
         if settings.cleanup_compact:
             self.roll_ms = min(self.roll_ms, settings.max_compaction_lag_ms)
         self._files = files
+        self._stem = f"{folder}/{file_name(base_offset, '')}"
+        self._log_path = self.path(LOG)
         self._tail_next: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_start = base_offset
@@ -92,7 +97,7 @@ class Segment:
         self.time_index = SparseIndex(files, self.path(TIME_INDEX), TIME_ENTRY)
 
     def path(self, kind: str) -> str:
-        return f"{self.folder}/{file_name(self.base_offset, kind)}{self.suffix}"
+        return f"{self._stem}{kind}{self.suffix}"
 
     def _jitter_ms(self) -> int:
         """Spreads the rolls of many partitions, the same way at every start."""
@@ -109,12 +114,13 @@ class Segment:
         self.offset_index.create(disk)
         self.time_index.create(disk)
 
-    def append(self, data: Buffer, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """Writes one batch behind the last. If it fails, the segment is as it was."""
+    def append(
+        self, data: Buffer, size: int, first_offset: int, last_offset: int, timestamp: int
+    ) -> None:
+        """Writes a batch behind the last one. If it fails, the segment is as it was."""
         position = self.size
-        assert self.file is not None
-        self.file.pwrite(data, position)
-        self.note(position, len(data), first_offset, last_offset, timestamp)
+        self.file.pwrite(data, position)  # type: ignore[union-attr]
+        self.note(position, size, first_offset, last_offset, timestamp)
 
     def note(
         self, position: int, size: int, first_offset: int, last_offset: int, timestamp: int
@@ -208,7 +214,7 @@ class Segment:
     # -- opening, truncating, moving
 
     def open_file(self) -> File:
-        return self.file if self.file is not None else self._files.get(self.path(LOG))
+        return self.file if self.file is not None else self._files.get(self._log_path)
 
     def resume(self, disk: Disk, end: int) -> int:
         """Makes it the active segment, with `end` bytes of log: cuts the indexes to that and
@@ -278,6 +284,7 @@ class Segment:
             if disk.stat(source) is not None:
                 disk.rename(source, source.removesuffix(self.suffix) + suffix)
         self.suffix = suffix
+        self._log_path = self.path(LOG)
         self.offset_index.moved(self.path(OFFSET_INDEX))
         self.time_index.moved(self.path(TIME_INDEX))
 
@@ -314,24 +321,27 @@ class Segment:
         The one it begins with must end at `first_last_offset`, unless that is negative."""
         file, end = self.open_file(), self.size
         unpack, need = _SKIM.unpack_from, _SKIM.size
+        wanted = need
         while position + HEADER_SIZE <= end:
-            data = file.pread(_SKIM_BYTES, position)
-            at, stop = 0, len(data) - need
+            data = file.pread(wanted, position)
+            at, stop, size = 0, len(data) - need, 0
             while at <= stop:
                 base, length, delta, max_timestamp = unpack(data, at)
+                last = base + delta
                 if first_last_offset >= 0:
-                    if base + delta != first_last_offset:
+                    if last != first_last_offset:
                         raise DamagedIndex(self, f"no batch ends at {first_last_offset} there")
                     first_last_offset = -1
                 size = LENGTH_OVERHEAD + length
                 if size < HEADER_SIZE or position + at + size > end:
                     return end, 0
-                if base + delta >= offset and max_timestamp >= timestamp:
+                if last >= offset and max_timestamp >= timestamp:
                     return position + at, size
                 at += size
             if at == 0:
                 break
             position += at
+            wanted = need if size > _SMALL_BATCH_BYTES else _SKIM_BYTES
         return end, 0
 
     def _start_for(self, offset: int) -> tuple[int, int]:

@@ -10,30 +10,27 @@ from tidelog.log.segment import Segment
 
 
 class Segments:
-    def __init__(self, segments: list[Segment]) -> None:
-        self._all = segments
-        self._bases = [segment.base_offset for segment in segments]
-        self._largest: list[int] = []
+    """`all` and `active` are plain attributes because every append and read looks at them."""
 
-    @property
-    def all(self) -> list[Segment]:
-        return self._all
+    active: Segment
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.all: list[Segment] = []
+        self._bases: list[int] = []
+        self._largest: list[int] = []
+        self.replace([], segments)
 
     @property
     def first(self) -> Segment:
-        return self._all[0]
-
-    @property
-    def active(self) -> Segment:
-        return self._all[-1]
+        return self.all[0]
 
     @property
     def closed(self) -> list[Segment]:
-        return self._all[:-1]
+        return self.all[:-1]
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self._all)
+        return sum(segment.size for segment in self.all)
 
     def at(self, offset: int) -> int:
         """The index of the segment that holds an offset at or above the first base offset."""
@@ -45,20 +42,23 @@ class Segments:
 
     def with_timestamp(self, timestamp: int) -> int:
         """The index of the first segment that may hold a record of that time or later."""
-        for segment in self._all[len(self._largest) : -1]:
+        for segment in self.all[len(self._largest) : -1]:
             before = self._largest[-1] if self._largest else -1
             self._largest.append(max(before, segment.largest_timestamp()))
         return bisect_left(self._largest, timestamp)
 
     def add(self, segment: Segment) -> None:
-        self._all.append(segment)
+        self.all.append(segment)
         self._bases.append(segment.base_offset)
+        self.active = segment
 
     def remove(self, segments: list[Segment]) -> None:
         self.replace(segments, [])
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
-        kept = [segment for segment in self._all if segment not in old]
-        self._all = sorted([*kept, *new], key=lambda segment: segment.base_offset)
-        self._bases = [segment.base_offset for segment in self._all]
+        kept = [segment for segment in self.all if segment not in old]
+        self.all = sorted([*kept, *new], key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self.all]
         self._largest = []
+        if self.all:
+            self.active = self.all[-1]

@@ -34,6 +34,7 @@ from tidelog.base.ports import Buffer
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
 OFFSET_AND_LENGTH: Final = Struct(">qi")
+OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 LENGTH_OVERHEAD: Final = OFFSET_AND_LENGTH.size
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
@@ -48,7 +49,6 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 ZSTD: Final = 4
 
-_EPOCH: Final = Struct(">i")
 _OFFSET: Final = Struct(">q")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
@@ -231,8 +231,8 @@ def _check_timestamps(attributes: int, base_timestamp: int, max_timestamp: int) 
 
 def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Writes what the leader assigns. Neither field is covered by the CRC."""
-    _OFFSET.pack_into(data, 0, base_offset)
-    _EPOCH.pack_into(data, LENGTH_OVERHEAD, leader_epoch)
+    _, length = OFFSET_AND_LENGTH.unpack_from(data)
+    OFFSET_LENGTH_EPOCH.pack_into(data, 0, base_offset, length, leader_epoch)
 
 
 def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:

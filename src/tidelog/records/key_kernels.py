@@ -141,6 +141,7 @@ def add_to_window(
     slots = np.uint64(len(table.words) // SLOT_WORDS)
     slot = int(((first >> _HALF) * slots) >> _HALF)
     prefetch(table.words, slot * SLOT_BYTES)
+    prefetch(table.words, slot * SLOT_BYTES + SLOT_BYTES - 1)
     place = window.count[0]
     window.hashes[2 * place] = first
     window.hashes[2 * place + 1] = second

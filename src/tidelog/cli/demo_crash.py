@@ -1,0 +1,57 @@
+"""The step of the demo in which a process is killed in the middle of its work."""
+
+import subprocess
+import sys
+from time import monotonic, perf_counter
+from typing import Final
+
+from tidelog.cli.demo_stage import IDENTITY, PAYMENTS, SETTINGS, Stage, batches
+from tidelog.log.log_dir import LogDir
+
+WRITING_SECONDS: Final = 0.3
+
+
+def kill_a_writer(stage: Stage, folder: str) -> None:
+    screen = stage.screen
+    screen.step("Crash: a writer is killed with SIGKILL, and its log is opened again")
+    acknowledged = _acknowledged_until_killed(folder)
+    started = perf_counter()
+    log_dir = LogDir(folder, stage.disk, stage.clock)
+    log_dir.open(IDENTITY, SETTINGS.__getitem__)
+    seconds = perf_counter() - started
+    assert not log_dir.was_closed, "a killed process leaves no sign of a clean stop"
+    log = log_dir.logs[PAYMENTS]
+    found = sum(header.count for header, _ in batches(log))
+    screen.table(
+        ["acknowledged before the kill", "found after it", "bytes", "segments", "opened in"],
+        [(acknowledged, found, log.segments.size, len(log.segments.all), _duration(seconds))],
+    )
+    lost = max(0, acknowledged - found)
+    screen.notice(
+        f"{lost or 'None'} of the acknowledged records were lost; every checksum is right. More "
+        f"than was acknowledged may be there: what was written when the kill came. A process "
+        f"that dies leaves the page cache behind, so only the end of the log had to be checked."
+    )
+    log_dir.close()
+
+
+def _acknowledged_until_killed(folder: str) -> int:
+    """Lets a child write for a while; returns what it had acknowledged when it was killed."""
+    command = [sys.executable, "-P", "-m", "tidelog.cli.demo_writer", folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        try:
+            last = writer.stdout.readline()
+            until = monotonic() + WRITING_SECONDS
+            while last and monotonic() < until:
+                last = writer.stdout.readline()
+        finally:
+            writer.kill()
+        rest = writer.stdout.read().splitlines(keepends=True)
+    whole = [line for line in (last, *rest) if line.endswith(b"\n")]
+    assert whole, "the writer never came to write: see its message above"
+    return int(whole[-1])
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"

@@ -1,0 +1,179 @@
+"""The first steps of the demo: batches, an idempotent producer, and two transactions."""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+from tidelog.base.errors import KafkaError
+from tidelog.cli.demo_stage import LEADER_EPOCH, ORDERS, Stage, batches, order, orders
+from tidelog.log.decided import DecidedTransactions, read_aborted
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.compression import NAMES
+from tidelog.records.control import EndTransaction, encode_end_transaction
+from tidelog.records.reference import encode_batch
+
+DAY_MS: Final = 86_400_000
+DAYS: Final = 10
+BATCHES: Final = 100
+RECORDS_PER_BATCH: Final = 100
+IDEMPOTENT: Final = 1000
+COMMITTING: Final = 2001
+ABORTING: Final = 2002
+
+
+@dataclass(slots=True)
+class Tally:
+    batches: int = 0
+    plain_bytes: int = 0
+    stored_bytes: int = 0
+
+
+def write_batches(stage: Stage) -> None:
+    """Appends ten days of orders, each batch with the next codec."""
+    screen = stage.screen
+    screen.step("Write: a log is batches of records, appended as the client sent them")
+    log = stage.create(ORDERS)
+    tallies = [Tally() for _ in NAMES]
+    append_seconds = 0.0
+    now_ms = stage.clock.now_ms()
+    first_ms = now_ms - DAYS * DAY_MS
+    for number in range(BATCHES):
+        codec = number % len(NAMES)
+        at_ms = first_ms + number * DAYS * DAY_MS // BATCHES
+        first = number * RECORDS_PER_BATCH
+        records = [order(first + index, at_ms, offset=index) for index in range(RECORDS_PER_BATCH)]
+        batch = encode_batch(records, compression=codec)
+        tally = tallies[codec]
+        tally.batches += 1
+        tally.plain_bytes += len(encode_batch(records))
+        tally.stored_bytes += len(batch)
+        started = perf_counter()
+        log.append_as_leader(batch, LEADER_EPOCH, now_ms)
+        append_seconds += perf_counter() - started
+    stage.commit(log)
+    _show_codecs(stage, tallies)
+    screen.say(
+        f"{log.log_end_offset:,} records went into {ORDERS}, in {BATCHES} appends of "
+        f"{append_seconds / BATCHES * 1e6:,.0f} microseconds on average, checksums included."
+    )
+    _refuse_damage(stage, log)
+
+
+def _show_codecs(stage: Stage, tallies: list[Tally]) -> None:
+    stage.screen.table(
+        ["codec", "batches", "bytes as records", "bytes in the log", "smaller by"],
+        [
+            (
+                name,
+                tally.batches,
+                tally.plain_bytes,
+                tally.stored_bytes,
+                f"{tally.plain_bytes / tally.stored_bytes:.1f}x",
+            )
+            for name, tally in zip(NAMES, tallies, strict=True)
+        ],
+    )
+
+
+def _refuse_damage(stage: Stage, log: PartitionLog) -> None:
+    damaged = encode_batch(orders(1, stage.clock.now_ms()))
+    damaged[-1] ^= 1
+    stage.screen.notice(
+        f"A batch with one flipped bit is refused before anything is written: "
+        f"{_refusal(stage, log, damaged)}."
+    )
+
+
+def repeat_a_batch(stage: Stage) -> None:
+    """An idempotent producer loses an answer and sends its batch again."""
+    screen = stage.screen
+    screen.step("Retry: an idempotent producer can send a batch twice")
+    log = stage.logs.get(ORDERS)
+    now_ms = stage.clock.now_ms()
+    batch = encode_batch(
+        orders(3, now_ms), producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=0
+    )
+    first = log.append_as_leader(bytearray(batch), LEADER_EPOCH, now_ms)
+    end = log.log_end_offset
+    again = log.append_as_leader(bytearray(batch), LEADER_EPOCH, now_ms)
+    screen.table(
+        ["sent", "answered with offset", "log end after it"],
+        [("the batch", first, end), ("the same batch again", again, log.log_end_offset)],
+    )
+    late = encode_batch(
+        orders(1, now_ms), producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=9
+    )
+    screen.notice(f"A gap in its sequence is refused: {_refusal(stage, log, late)}.")
+    stage.commit(log)
+
+
+def write_transactions(stage: Stage) -> None:
+    """Two producers write at the same time; one commits, the other aborts."""
+    screen = stage.screen
+    screen.step("Transactions: all of it is seen, or nothing")
+    log = stage.logs.get(ORDERS)
+    start = log.log_end_offset
+    seen = []
+    for producer_id, count in ((COMMITTING, 4), (ABORTING, 5)):
+        _append_in_transaction(stage, log, producer_id, count)
+    seen.append(("two transactions open", *_seen(stage, log, start)))
+    _end_transaction(stage, log, COMMITTING, committed=True)
+    seen.append((f"producer {COMMITTING} commits", *_seen(stage, log, start)))
+    _end_transaction(stage, log, ABORTING, committed=False)
+    seen.append((f"producer {ABORTING} aborts", *_seen(stage, log, start)))
+    screen.table(["after", "log end", "last stable offset", "read_committed sees"], seen)
+    aborted = read_aborted(stage.disk, log.folder, 0)
+    screen.notice(
+        f"The aborted records stay in the log; a .txnindex of {len(aborted)} entry tells readers "
+        f"to skip offsets {aborted[0].first_offset:,} to {aborted[0].last_offset:,} of producer "
+        f"{aborted[0].producer_id}."
+    )
+
+
+def _append_in_transaction(stage: Stage, log: PartitionLog, producer_id: int, count: int) -> None:
+    now_ms = stage.clock.now_ms()
+    batch = encode_batch(
+        orders(count, now_ms),
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    log.append_as_leader(batch, LEADER_EPOCH, now_ms)
+    stage.commit(log)
+
+
+def _end_transaction(stage: Stage, log: PartitionLog, producer_id: int, *, committed: bool) -> None:
+    marker = EndTransaction(
+        producer_id=producer_id, producer_epoch=0, committed=committed, coordinator_epoch=0
+    )
+    batch = encode_end_transaction(marker, timestamp=stage.clock.now_ms())
+    log.append_marker(batch, LEADER_EPOCH)
+    stage.commit(log)
+
+
+def _seen(stage: Stage, log: PartitionLog, start: int) -> tuple[int, int, str]:
+    """Log end, last stable offset, and how many records from `start` a reader is shown who
+    only wants what was committed."""
+    unstable = log.producers.first_unstable_offset
+    stable = log.log_end_offset if unstable is None else unstable
+    decided = DecidedTransactions(read_aborted(stage.disk, log.folder, 0))
+    count = sum(
+        header.count
+        for header, _ in batches(log)
+        if start <= header.base_offset < stable
+        and not header.is_control
+        and not decided.is_aborted(header)
+    )
+    return log.log_end_offset, stable, f"{count} of the 9 records"
+
+
+def _refusal(stage: Stage, log: PartitionLog, batch: bytearray) -> str:
+    """What a producer of this batch is told."""
+    end = log.log_end_offset
+    try:
+        log.append_as_leader(batch, LEADER_EPOCH, stage.clock.now_ms())
+    except KafkaError as error:
+        assert log.log_end_offset == end, "a refused batch leaves the log as it was"
+        return str(error)
+    raise AssertionError("a bad batch was accepted")

@@ -1,0 +1,114 @@
+"""`tidelog`, the command line: which commands there are, and what a mistake looks like.
+
+A command's module is imported when the command is used, so that `--help` and a mistyped name
+answer at once, whatever the others need. Mistakes that people make (a wrong value, a file that
+is not there, a full disk) end with one line on the standard error and status 1; a traceback
+always means a bug of ours.
+"""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+from tidelog.cli.mistakes import explain
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "demo": ("tidelog.cli.demo:demo", "Watch a log being written, killed, aged and compacted."),
+    "dump-log": ("tidelog.cli.dump_log:dump_log", "Print what is in the files of a log."),
+    "kernels": ("tidelog.cli.kernels:app", "Compile the loops over records ahead of their use."),
+}
+"""Name, where it is defined, and what `tidelog --help` says about it."""
+
+
+class Later(TyperCommand):
+    """A command that is known by name, and imported when somebody calls it."""
+
+    def __init__(self, name: str, where: str, summary: str) -> None:
+        super().__init__(name, help=summary)
+        self._where = where
+
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        return self.load().make_context(*arguments, **extra)
+
+    def load(self) -> Any:
+        module, _, attribute = self._where.partition(":")
+        found = getattr(import_module(module), attribute)
+        around = typer.Typer(rich_markup_mode=None)
+        if isinstance(found, typer.Typer):
+            around.add_typer(found, name=self.name)
+        else:
+            around.command(self.name)(found)
+        return get_group(around).commands[str(self.name)]
+
+
+class Commands(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (where, summary) in COMMANDS.items():
+            self.add_command(Later(name, where, summary))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # Whoever reads has seen enough, as in `| head`; typer ends without a word.
+        except Exception as error:
+            explanation = explain(error)
+            if explanation is None:
+                raise
+            sys.stdout.flush()
+            typer.echo(f"tidelog: {explanation}", err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Plain help appears in half the time that the one with boxes takes.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tidelog {version('tidelog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidelog(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A replicated commit log that speaks Kafka's protocol, with its data pipeline on Spark.
+
+    Its files are Kafka's own, byte for byte: what tidelog writes Kafka reads, and the other way
+    round.
+
+    \b
+    A first thing to try, a few seconds long:
+      tidelog demo
+    Then look into the files it made:
+      tidelog demo --folder seen
+      tidelog dump-log --print-data-log --files seen/data/orders-0/00000000000000000000.log
+
+    `tidelog COMMAND --help` explains each command.
+    """
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,41 @@
+"""Errors that people can do something about, said in one line: what, and what to do."""
+
+import errno
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+_ADVICE: Final[Mapping[int, str]] = {
+    errno.ENOENT: "check the name",
+    errno.ENOTDIR: "check the name: a part of it is a file",
+    errno.EEXIST: "choose another name, or remove it",
+    errno.EISDIR: "name a file, not a folder",
+    errno.ENOTEMPTY: "choose another folder, or empty it",
+    errno.EACCES: "change its permissions, or run as its owner",
+    errno.EPERM: "change its permissions, or run as its owner",
+    errno.EROFS: "choose a folder that can be written",
+    errno.ENOSPC: "free some space, or choose a folder on another disk",
+    errno.EDQUOT: "free some space, or choose a folder on another disk",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
+    errno.EIO: "the disk may be failing: see the kernel's messages (`dmesg`)",
+}
+
+
+def explain(error: Exception) -> str | None:
+    """One line for a person, or None for an error that is a bug of ours."""
+    if isinstance(error, OSError):
+        return _explain_system_error(error)
+    # Importing it takes longer than to print a usage message, and what was never imported
+    # was never raised.
+    errors = sys.modules.get("tidelog.base.errors")
+    if errors is not None and isinstance(error, errors.BadValue | errors.KafkaError):
+        return str(error)
+    return None
+
+
+def _explain_system_error(error: OSError) -> str | None:
+    """Without a file's name nobody could act on it."""
+    if error.filename is None:
+        return None
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{error.filename}: {error.strerror}" + (f"; {advice}" if advice else "")
