@@ -9,7 +9,9 @@ from support.trial import Death, Operation, Trial
 from tidelog.base.log_settings import LogSettings
 from tidelog.world.sim.disk import When
 
-TINY = LogSettings(segment_bytes=600, index_interval_bytes=100, index_bytes_max=480)
+TINY = LogSettings(
+    segment_bytes=600, index_interval_bytes=100, index_bytes_max=480, retention_bytes=1500
+)
 COMPACTED = LogSettings(
     segment_bytes=600,
     index_interval_bytes=100,
@@ -20,11 +22,11 @@ COMPACTED = LogSettings(
 )
 
 APPENDS = ["append", "append_idempotent", "append_transactional", "end_transaction"]
-OTHERS = ["roll", "flush", "checkpoint", "snapshot", "wait", "new_epoch", "truncate"]
+OTHERS = ["follow", "roll", "flush", "checkpoint", "snapshot", "wait", "new_epoch", "truncate"]
 
 operations = st.builds(
     Operation,
-    st.sampled_from(APPENDS * 3 + OTHERS + ["delete_records", "restart_at"]),
+    st.sampled_from(APPENDS * 3 + OTHERS + ["delete_records", "retain", "restart_at"]),
     st.integers(0, 60),
 )
 compactions = st.builds(
@@ -105,6 +107,8 @@ SCENARIOS: dict[str, tuple[LogSettings, list[Operation], list[Operation]]] = {
         SETUP,
         [Operation("truncate", 40), *appends(2, 1), Operation("truncate", 39), *appends(3, 7)],
     ),
+    "follow": (TINY, SETUP, [Operation("follow", 1), Operation("follow", 2), *appends(2)]),
+    "retain": (TINY, SETUP, [Operation("retain"), Operation("wait", 9), *appends(3, 7)]),
     "start anew": (TINY, SETUP, [Operation("restart_at", 13), *appends(4, 7)]),
     "delete records": (
         TINY,

@@ -71,14 +71,18 @@ def replay(producers: Producers, rows: list[list[int]]) -> list[AbortedTransacti
     return aborted
 
 
-def known(producers: Producers) -> dict[int, tuple[Any, ...]]:
+def known(producers: Producers, headers: list[BatchHeader]) -> dict[int, tuple[Any, ...]]:
+    """All that a log can be asked about its producers."""
+    sent = {(header.base_sequence, header.last_sequence) for header in headers}
     return {
         producer_id: (
             producer.epoch,
             producer.coordinator_epoch,
             producer.last_timestamp,
             producer.txn_first_offset,
-            producer.window.tolist(),
+            producer.last_sequence,
+            producer.last_offset,
+            {sequences: producer.find(*sequences) for sequences in sent},
         )
         for producer_id, producer in producers.by_id.items()
     }
@@ -114,7 +118,8 @@ def check_against_plain_scan(data: bytes, **changes: Any) -> dict[str, Any]:
     if not result["damaged"]:
         replayed = Producers()
         assert replay(replayed, result["producer_batches"]) == aborted
-        assert known(replayed) == known(producers)
+        headers = [batch.header for batch in good]
+        assert known(replayed, headers) == known(producers, headers)
         assert replayed.first_unstable_offset == producers.first_unstable_offset
     check_indexes(disk, end, result)
     return result
@@ -157,7 +162,7 @@ def build(history: list[tuple[str, int, int, int, int, int]]) -> bytes:
         if name != "plain":
             fields |= {"producer_id": producer, "producer_epoch": epoch}
         if name in ("idempotent", "transactional"):
-            fields["base_sequence"] = sequence = (sequence + 7) % 50
+            fields["base_sequence"] = sequence = sequence + 7
         fields["transactional"] = name in ("transactional", "unsequenced")
         parts.append(folder.append([(b"k", b"v" * 20)] * count, **fields).data)
     return b"".join(parts)

@@ -23,7 +23,7 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.retention import advance_log_start, delete_old_segments
+from tidelog.log.retention import advance_log_start, delete_old_segments, retain
 from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.records.batch import read_header, stamp
 from tidelog.records.control import EndTransaction, encode_end_transaction
@@ -143,6 +143,18 @@ class Trial:
         self.after.held.append(Held(header, bytes(stamped)))
         self.after.end = header.next_offset
 
+    def _follow(self, number: int) -> None:
+        """Three batches of a leader at once."""
+        data = bytearray()
+        for n in range(3):
+            one = batch(1 + n, key=b"k%d" % number, at=self.world.clock.now_ms() + n)
+            stamp(one, self.after.end, self.epoch)
+            header = read_header(one)
+            self.after.held.append(Held(header, bytes(one)))
+            self.after.end = header.next_offset
+            data += one
+        assert self.log.append_as_follower(data, self.epoch) == self.after.end
+
     def _new_epoch(self, _number: int) -> None:
         self.epoch += 1
 
@@ -200,6 +212,13 @@ class Trial:
         advance_log_start(self.log, self.after.start)
         self.world.log_dir.persist_log_starts()
         self.durable_start = self.after.start
+        delete_old_segments(self.log, self.world.clock.now_ms())
+
+    def _retain(self, _number: int) -> None:
+        """By size; the high watermark is the log end."""
+        retain(self.log, self.model.end, self.world.clock.now_ms())
+        self.world.log_dir.persist_log_starts()
+        self.after.start = self.durable_start = self.log.log_start_offset
         delete_old_segments(self.log, self.world.clock.now_ms())
 
     def _compact(self, _number: int) -> None:
@@ -272,6 +291,8 @@ class Trial:
             is_whole = len(held) == len(visible)
             if self.under_way in ("truncate", "restart_at"):
                 is_whole = len(held) >= len([h for h in self.after.held if h in visible])
+            if self.under_way == "follow":
+                is_whole = len(held) >= len([h for h in self.before.held if h in visible])
             if is_prefix and (lost_power or is_whole):
                 return option
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""`tidelog demo`: a log's life in nine short steps, on the real disk. `make demo` runs it.
+"""`tidelog demo`: a log's life in ten short steps, on the real disk. `make demo` runs it.
 
 Every number it prints was measured or counted while it ran. Each step is a function of the
 stage in one of the files beside this one; read them in the order in which they are called
@@ -14,16 +14,16 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.demo_ageing import apply_retention, compact_prices
 from tidelog.cli.demo_crash import kill_a_writer
 from tidelog.cli.demo_reading import dump_a_segment, find_records, show_segments
 from tidelog.cli.demo_screen import Screen
-from tidelog.cli.demo_stage import open_stage
+from tidelog.cli.demo_stage import Stage, open_stage
 from tidelog.cli.demo_writing import repeat_a_batch, write_batches, write_transactions
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN
+from tidelog.log.files import LOG, file_name
 
 
 def demo(
@@ -37,16 +37,16 @@ def demo(
 ) -> None:
     """Watch a log being written, killed, aged and compacted.
 
-    Takes a few seconds, needs no server, and writes about 2 MB into a temporary folder, which
-    it removes afterwards.
+    Takes a few seconds, needs no server, and writes some 20 MB into a temporary folder, which it
+    removes afterwards.
     """
     started = perf_counter()
-    screen = Screen(Console(highlight=False, markup=False, emoji=False))
+    screen = Screen()
     with _workplace(folder, keep) as place:
         screen.title(f"tidelog demo: the life of a log, in {place}")
         _run(screen, place)
-        _say_goodbye(screen, place, is_kept=folder is not None or keep)
-    screen.say(f"That took {perf_counter() - started:.1f} s.")
+        screen.say(f"All of it took {perf_counter() - started:.1f} s.")
+        _suggest(screen, place, is_kept=folder is not None or keep)
 
 
 def _run(screen: Screen, place: Path) -> None:
@@ -61,7 +61,7 @@ def _run(screen: Screen, place: Path) -> None:
         apply_retention(stage)
         compact_prices(stage)
         dump_a_segment(stage)
-        stage.logs.close()
+        _stop(stage)
     finally:
         stage.workers.close()
 
@@ -82,23 +82,27 @@ def _workplace(folder: Path | None, keep: bool) -> Iterator[Path]:
             shutil.rmtree(temporary)
 
 
-def _say_goodbye(screen: Screen, place: Path, *, is_kept: bool) -> None:
-    marker = place / "data" / CLEAN_SHUTDOWN
-    assert marker.exists(), "a clean stop leaves its marker"
-    screen.step("Stop: everything is durable")
-    screen.say(f"{CLEAN_SHUTDOWN} is written last: the next start need not check anything.")
-    screen.title("\nWhat to try next")
+def _stop(stage: Stage) -> None:
+    """A clean stop, so that the next start is a quick one."""
+    stage.screen.step("Stop: everything is made durable")
+    stage.logs.close()
+    names = stage.disk.list(stage.log_dir.path)
+    assert CLEAN_SHUTDOWN in names, "a clean stop leaves its marker"
+    stage.screen.say(
+        f"{CLEAN_SHUTDOWN} was written last, so the next start need not check anything. Also in "
+        f"the log dir: {', '.join(name for name in names if name != CLEAN_SHUTDOWN)}."
+    )
+
+
+def _suggest(screen: Screen, place: Path, *, is_kept: bool) -> None:
+    screen.title("What to try next")
+    folder = place if is_kept else Path("seen")
     if is_kept:
-        logs = sorted((place / "data").glob("*/*.log"))
-        screen.say("Look into any of the files:")
-        screen.quote([f"tidelog dump-log --print-data-log --files {logs[0]}"])
+        screen.say("Look into the files:")
     else:
         screen.say("Run it again, keep the files, and look into them:")
-        screen.quote(
-            [
-                "tidelog demo --folder seen",
-                "ls -A seen/data seen/data/*",
-                "tidelog dump-log --print-data-log --files "
-                "seen/data/prices-0/00000000000000000000.log",
-            ]
-        )
+        screen.quote(f"tidelog demo --folder {folder}")
+    screen.quote(
+        f"ls -A {folder}/data/*",
+        f"tidelog dump-log --print-data-log --files {folder}/data/prices-0/{file_name(0, LOG)}",
+    )

@@ -70,7 +70,7 @@ def compact_prices(stage: Stage) -> None:
     seconds = perf_counter() - started
     assert figures is not None, "a log of nothing but updates is worth compacting"
     screen.table(
-        ["", "segments", "records", "bytes", "log end", "items with a price"],
+        ["", "records", "bytes", "log end", "items with a price"],
         [("before", *before, len(prices)), ("after", *_shape(log), len(_prices(log)))],
     )
     loaded = "has" if "numba" in sys.modules else "has not"
@@ -79,11 +79,12 @@ def compact_prices(stage: Stage) -> None:
         f"{figures['records_kept']:,}, the last of {figures['keys']:,} keys, in compiled loops: "
         f"{seconds:.1f} s with its start. This process, as a broker, {loaded} loaded numba."
     )
-    verdict = "the same" if _prices(log) == prices else "NOT the same"
+    assert _prices(log) == prices, "compaction changed what the log says"
     screen.notice(
-        f"Read from start to end, both logs give {verdict} price for every item. Offsets stay "
-        f"as they were; the {DISCONTINUED} tombstones stay for another "
-        f"{log.settings.delete_retention_ms // 3_600_000} hours, for readers to see the deletes."
+        f"Read from start to end, the log gives the same price for every item as before, and no "
+        f"record has changed its offset. The {DISCONTINUED} deletes stay as records for another "
+        f"{log.settings.delete_retention_ms // 3_600_000} hours, so that every reader learns of "
+        f"them."
     )
 
 
@@ -119,14 +120,12 @@ def _price(number: int, timestamp: int, *, offset: int) -> Record:
     )
 
 
-def _shape(log: PartitionLog) -> tuple[int, int, int, int]:
+def _shape(log: PartitionLog) -> tuple[int, int, int]:
     records = sum(header.count for header, _ in batches(log))
-    return len(log.segments.all), records, log.segments.size, log.log_end_offset
+    return records, log.segments.size, log.log_end_offset
 
 
-def _prices(log: PartitionLog) -> dict[bytes | None, bytes]:
-    """The log read as a table: the last value of each key, without the deleted ones."""
-    prices: dict[bytes | None, bytes | None] = {}
-    for _, batch in batches(log):
-        prices.update((record.key, record.value) for record in read_records(batch))
-    return {key: value for key, value in prices.items() if value is not None}
+def _prices(log: PartitionLog) -> dict[bytes | None, Record]:
+    """The log read as a table: the last record of each key, without the deleted ones."""
+    last = {record.key: record for _, batch in batches(log) for record in read_records(batch)}
+    return {key: record for key, record in last.items() if record.value is not None}

@@ -34,8 +34,8 @@ def show_segments(stage: Stage) -> None:
     screen.table(["file", "offsets", ".log bytes", ".index", ".timeindex"], rows)
     screen.notice(
         f"Rolled at segment.bytes={log.settings.segment_bytes:,}, the last time by hand. The "
-        f"indexes are sparse: an entry for every {log.settings.index_interval_bytes:,} bytes of "
-        f"log. The last segment is empty and takes the next append."
+        f"indexes are sparse: at most an entry for every {log.settings.index_interval_bytes:,} "
+        f"bytes of log. The last segment is empty and takes the next append."
     )
 
 
@@ -92,7 +92,6 @@ def dump_a_segment(stage: Stage) -> None:
     screen = stage.screen
     screen.step("Dump: every file can be looked into, with the flags of Kafka's own tool")
     path = stage.logs.get(ORDERS).segments.closed[-1].path(LOG)
-    screen.say(f"tidelog dump-log --print-data-log --files {path}")
     lines = list(dump(stage.disk, path, DumpOptions(print_data_log=True)))
-    screen.quote(["...", *lines[-QUOTED:]])
+    screen.quote(f"$ tidelog dump-log --print-data-log --files {path}", "...", *lines[-QUOTED:])
     screen.notice(f"These are the last {QUOTED} of {len(lines):,} lines: the end of step 3.")

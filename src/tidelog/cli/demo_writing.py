@@ -10,10 +10,10 @@ from tidelog.log.decided import DecidedTransactions, read_aborted
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.compression import NAMES
 from tidelog.records.control import EndTransaction, encode_end_transaction
-from tidelog.records.reference import encode_batch
+from tidelog.records.reference import Record, encode_batch
 
 DAY_MS: Final = 86_400_000
-DAYS: Final = 10
+DAYS: Final = 20
 BATCHES: Final = 100
 RECORDS_PER_BATCH: Final = 100
 IDEMPOTENT: Final = 1000
@@ -27,26 +27,25 @@ class Tally:
     plain_bytes: int = 0
     stored_bytes: int = 0
 
+    def add(self, *, plain: int, stored: int) -> None:
+        self.batches += 1
+        self.plain_bytes += plain
+        self.stored_bytes += stored
+
 
 def write_batches(stage: Stage) -> None:
-    """Appends ten days of orders, each batch with the next codec."""
+    """Appends twenty days of orders, each batch with the next codec."""
     screen = stage.screen
-    screen.step("Write: a log is batches of records, appended as the client sent them")
+    screen.step("Write: a log is batches of records, stored as the client sent them")
     log = stage.create(ORDERS)
     tallies = [Tally() for _ in NAMES]
     append_seconds = 0.0
     now_ms = stage.clock.now_ms()
-    first_ms = now_ms - DAYS * DAY_MS
     for number in range(BATCHES):
         codec = number % len(NAMES)
-        at_ms = first_ms + number * DAYS * DAY_MS // BATCHES
-        first = number * RECORDS_PER_BATCH
-        records = [order(first + index, at_ms, offset=index) for index in range(RECORDS_PER_BATCH)]
+        records = _orders_of_batch(number, now_ms)
         batch = encode_batch(records, compression=codec)
-        tally = tallies[codec]
-        tally.batches += 1
-        tally.plain_bytes += len(encode_batch(records))
-        tally.stored_bytes += len(batch)
+        tallies[codec].add(plain=len(encode_batch(records)), stored=len(batch))
         started = perf_counter()
         log.append_as_leader(batch, LEADER_EPOCH, now_ms)
         append_seconds += perf_counter() - started
@@ -57,6 +56,17 @@ def write_batches(stage: Stage) -> None:
         f"{append_seconds / BATCHES * 1e6:,.0f} microseconds on average, checksums included."
     )
     _refuse_damage(stage, log)
+
+
+def _orders_of_batch(number: int, now_ms: int) -> list[Record]:
+    """One batch out of an even stream of orders that ends now."""
+    first = number * RECORDS_PER_BATCH
+    interval_ms = DAYS * DAY_MS // (BATCHES * RECORDS_PER_BATCH)
+    first_ms = now_ms - DAYS * DAY_MS + first * interval_ms
+    return [
+        order(first + index, first_ms + index * interval_ms, offset=index)
+        for index in range(RECORDS_PER_BATCH)
+    ]
 
 
 def _show_codecs(stage: Stage, tallies: list[Tally]) -> None:

@@ -104,7 +104,7 @@ def tidelog(
       tidelog demo
     Then look into the files it made:
       tidelog demo --folder seen
-      tidelog dump-log --print-data-log --files seen/data/orders-0/00000000000000000000.log
+      tidelog dump-log --print-data-log --files seen/data/prices-0/00000000000000000000.log
 
     `tidelog COMMAND --help` explains each command.
     """

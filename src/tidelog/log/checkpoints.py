@@ -32,6 +32,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = "0"
 _INT64_MAX: Final = (1 << 63) - 1
+_DIGITS_MAX: Final = 19
 
 
 def format_entries(entries: Iterable[str]) -> bytes:
@@ -47,19 +48,26 @@ def parse_entries(path: str, data: bytes) -> list[list[str]]:
     if not lines or lines[0].strip() != _VERSION:
         found = lines[0] if lines else "an empty file"
         raise BadValue(f"{path}: line 1 should be the version {_VERSION}, not {found!r}")
-    if len(lines) < 2 or not lines[1].strip().isdigit():
-        raise BadValue(f"{path}: line 2 should be the number of entries")
     entries = [line.split() for line in lines[2:] if line.strip()]
-    if len(entries) != int(lines[1]):
+    if len(lines) < 2 or _whole_number(lines[1].strip()) is None:
+        raise BadValue(f"{path}: line 2 should be the number of entries")
+    if len(entries) != _whole_number(lines[1].strip()):
         raise BadValue(f"{path}: holds {len(entries)} entries where line 2 says {lines[1]}")
     return entries
 
 
-def _integer(path: str, line: Iterable[str], text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > _INT64_MAX:
-        raise BadValue(f"{path}: {text!r} in {' '.join(line)!r} should be a whole number")
-    return int(text)
+def _whole_number(text: str) -> int | None:
+    """Not below 0 and not above what 64 bits hold; None if it is anything else."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
+        return None
+    return int(text) if int(text) <= _INT64_MAX else None
+
+
+def _number(path: str, line: Iterable[str], text: str) -> int:
+    number = _whole_number(text)
+    if number is None:
+        raise BadValue(f"{path}: {text!r} in {' '.join(line)!r} should be a number from 0 on")
+    return number
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -71,8 +79,8 @@ def parse_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     for line in parse_entries(path, data):
         if len(line) != 3 or not is_legal_topic(line[0]):
             raise BadValue(f"{path}: {' '.join(line)!r} should be: topic partition offset")
-        partition = TopicPartition(line[0], _integer(path, line, line[1]))
-        offsets[partition] = _integer(path, line, line[2])
+        partition = TopicPartition(line[0], _number(path, line, line[1]))
+        offsets[partition] = _number(path, line, line[2])
     return offsets
 
 
@@ -96,7 +104,10 @@ def parse_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
     for line in parse_entries(path, data):
         if len(line) != 2:
             raise BadValue(f"{path}: {' '.join(line)!r} should be: epoch start-offset")
-        epochs.append((_integer(path, line, line[0]), _integer(path, line, line[1])))
+        epoch, start = _number(path, line, line[0]), _number(path, line, line[1])
+        if epochs and (epoch <= epochs[-1][0] or start <= epochs[-1][1]):
+            raise BadValue(f"{path}: {epoch} {start} after {epochs[-1]}: both numbers must grow")
+        epochs.append((epoch, start))
     return epochs
 
 

@@ -33,7 +33,7 @@ def _producer(producer: Producer) -> str:
         f"producerEpoch: {producer.epoch} coordinatorEpoch: {producer.coordinator_epoch}"
         f" currentTxnFirstOffset: {transaction} lastTimestamp: {producer.last_timestamp} "
     )
-    if not producer.window:
+    if producer.last_offset < 0:
         return line
     delta = producer.last_offset_delta
     return (

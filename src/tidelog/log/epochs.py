@@ -30,6 +30,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, start: int) -> None:
         """Notes that `epoch` begins at `start`. What contradicts it is dropped: entries that
         begin at or above `start`, and those of the same or a later epoch."""
+        assert epoch >= 0, f"{epoch} is no leader epoch"
         if epoch == self.latest and self._starts[-1] <= start:
             return
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start):

@@ -28,12 +28,15 @@ NOTHING: Final = (-1, -1)
 
 
 def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
-    """The entries of an index file, without a zero tail; refuses one whose keys do not grow."""
+    """The entries of an index file, without a zero tail; refuses one whose keys do not grow
+    from 0 on."""
     used = len(bytes(data).rstrip(b"\0"))
     used += -used % entry.size
     if used > len(data):
         raise BadValue(f"{path}: {len(data)} bytes are not a multiple of {entry.size}")
     entries: list[tuple[int, int]] = list(entry.iter_unpack(memoryview(data)[:used]))
+    if entries and entries[0][0] < 0:
+        raise BadValue(f"{path}: the first entry {entries[0]} has a negative key")
     for before, after in pairwise(entries):
         if after[0] <= before[0]:
             raise BadValue(f"{path}: entry {after} does not follow {before}: keys must grow")

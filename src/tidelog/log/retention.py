@@ -30,6 +30,7 @@ def retain(log: PartitionLog, high_watermark: int, now_ms: int) -> None:
 
 def delete_records(log: PartitionLog, before: int, high_watermark: int) -> int:
     """Moves the log start on request, to the high watermark if asked for -1; returns it."""
+    log.check_online()
     to = high_watermark if before == UP_TO_HIGH_WATERMARK else before
     if to < 0 or to > high_watermark:
         raise KafkaError(
@@ -83,7 +84,7 @@ def _start_by_time(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
         end = log.segments.end_of(index, log.log_end_offset)
         if end > high_watermark or segment.size == 0:
             break
-        if now_ms - _youngest_ms(log, segment) <= retention_ms:
+        if now_ms - youngest_ms(log, segment) <= retention_ms:
             break
         start = max(start, end)
     return start
@@ -104,15 +105,14 @@ def _start_by_size(log: PartitionLog, high_watermark: int) -> int:
     return start
 
 
-def _youngest_ms(log: PartitionLog, segment: Segment) -> int:
+def youngest_ms(log: PartitionLog, segment: Segment) -> int:
     """The largest timestamp of a segment; the time it was last written if it has none."""
     try:
         timestamp = segment.largest_timestamp()
+        info = log.disk.stat(segment.path(LOG)) if timestamp < 0 else None
     except DamagedIndex as damage:
         log.mend(damage)
-        return _youngest_ms(log, segment)
-    if timestamp >= 0:
-        return timestamp
-    info = log.disk.stat(segment.path(LOG))
-    assert info is not None, f"{segment.path(LOG)} is part of the log"
-    return info.modified_ms
+        return youngest_ms(log, segment)
+    except OSError as error:
+        raise log.failed(error) from error
+    return timestamp if info is None else info.modified_ms
