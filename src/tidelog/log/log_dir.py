@@ -14,7 +14,9 @@ reads with one error, those of other dirs go on (S10). Checkpoints keep the entr
 replicas that are not open, so that nothing is forgotten while a start is under way.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -39,11 +41,15 @@ from tidelog.log.checkpoints import (
 from tidelog.log.files import OpenFiles, read_whole, remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 
-LOCK = ".lock"
-BOOT_ID = ".boot_id"
-DELETE_SUFFIX = "-delete"
-OPEN_FILES_MAX = 512
-CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+LOCK: Final = ".lock"
+BOOT_ID: Final = ".boot_id"
+DELETE_SUFFIX: Final = "-delete"
+OPEN_FILES_MAX: Final = 512
+FILE_NAME_MAX: Final = 255
+REWRITE_BYTES: Final = 1 << 20
+CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+OTHER_NAMES: Final = {"broker.id": "node.id"}
+_DELETED_FOLDER: Final = re.compile(rf"\S+-\d+\.\S+{DELETE_SUFFIX}")
 
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
@@ -59,8 +65,10 @@ class LogDir:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        self.truncations: dict[TopicPartition, int] = {}
         self.was_closed = False
         self.same_boot = False
+        self.boot_is_noted = False
         self.unreadable: list[str] = []
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -78,30 +86,37 @@ class LogDir:
             self._check_identity(identity)
             self._read_checkpoints()
             self._forget_clean_shutdown()
-            for name in self.disk.list(self.path):
+            for name in filter(self._is_folder, self.disk.list(self.path)):
                 partition = TopicPartition.from_folder(name)
-                if name.endswith(DELETE_SUFFIX):
+                if _DELETED_FOLDER.fullmatch(name) is not None:
                     self._remove_folder(f"{self.path}/{name}")
-                elif partition is not None and self._is_folder(name):
+                elif partition is not None:
                     self._open_log(partition, settings_of(partition))
             self._write(BOOT_ID, self.clock.boot_id().encode())
         except OSError as error:
             raise self.fail(error) from error
+        except BadValue:
+            self._release_lock()
+            raise
 
     def close(self) -> None:
-        """A clean stop: everything durable, then the marker that says so."""
+        """A clean stop: everything durable, then the marker that says so. After a failure
+        there is no marker, but the dir is let go of all the same."""
+        try:
+            self._close_logs()
+        except OSError as error:
+            raise self.fail(error) from error
+        finally:
+            self.logs.clear()
+            self._release_lock()
+
+    def _close_logs(self) -> None:
         now_ms = self.clock.now_ms()
         for log in self.logs.values():
             log.close(now_ms)
         if self.failure is None:
-            try:
-                self.checkpoint()
-                self._write(CLEAN_SHUTDOWN, CLEAN_SHUTDOWN_CONTENT)
-            except OSError as error:
-                raise self.fail(error) from error
-        self.logs.clear()
-        if self._lock is not None:
-            self._lock.release()
+            self.checkpoint()
+            self._write(CLEAN_SHUTDOWN, CLEAN_SHUTDOWN_CONTENT)
 
     def fail(self, error: OSError) -> KafkaError:
         """Takes the dir offline; returns what whoever asked is to be told. The note of the boot
@@ -121,12 +136,15 @@ class LogDir:
     def create_log(
         self, partition: TopicPartition, settings: LogSettings, topic_id: bytes | None = None
     ) -> PartitionLog:
-        """Makes the folder of a new replica and opens its log."""
+        """Makes the folder of a new replica and opens its log. What a checkpoint still says of a
+        replica that was here before, and is gone, must not be believed of this one."""
         assert partition not in self.logs, f"{partition} is here already"
         if self.failure is not None:
             raise self.fail(self.failure)
         folder = f"{self.path}/{partition.folder}"
         try:
+            if any(partition in offsets for offsets in self._all_offsets().values()):
+                self._forget_offsets(partition)
             self.disk.make_folder(folder)
             if topic_id is not None:
                 metadata = format_partition_metadata(topic_id)
@@ -149,18 +167,21 @@ class LogDir:
         the whole log or one that is to be removed. The files go after their delay."""
         log = self.logs.pop(partition)
         now_ms = self.clock.now_ms()
-        doomed = f"{log.folder}.{now_ms:x}-{len(self._doomed)}{DELETE_SUFFIX}"
+        doomed = f"{self.path}/{_doomed_name(partition, f'{now_ms:x}-{len(self._doomed)}')}"
         try:
             for segment in log.segments.all:
                 segment.forget()
             self.disk.rename(log.folder, doomed)
             self.disk.sync_folder(self.path)
             self._doomed.append((now_ms + log.settings.file_delete_delay_ms, doomed))
-            for offsets in self._all_offsets().values():
-                offsets.pop(partition, None)
-            self.checkpoint()
+            self._forget_offsets(partition)
         except OSError as error:
             raise self.fail(error) from error
+
+    def _forget_offsets(self, partition: TopicPartition) -> None:
+        for offsets in self._all_offsets().values():
+            offsets.pop(partition, None)
+        self.checkpoint()
 
     def remove_doomed(self) -> None:
         """Removes the files and folders whose delay is over."""
@@ -185,6 +206,8 @@ class LogDir:
         )
         folder = f"{self.path}/{partition.folder}"
         opened = recovery.open_log(self, partition, folder, settings, found, self.workers)
+        if not (self.was_closed or self.boot_is_noted):
+            _write_again(opened.log)
         self.logs[partition] = opened.log
         return opened.log
 
@@ -200,7 +223,7 @@ class LogDir:
     def persist_recovery_points(self) -> None:
         for partition, log in self.logs.items():
             self._recovery_points[partition] = log.recovery_point
-        write_offsets(self.disk, f"{self.path}/{RECOVERY_POINTS}", self._recovery_points)
+        self._write_offsets(RECOVERY_POINTS, self._recovery_points)
         for log in self.logs.values():
             log.durable_recovery_point = log.recovery_point
 
@@ -208,17 +231,28 @@ class LogDir:
         for partition, log in self.logs.items():
             self._log_starts[partition] = log.log_start_offset
         starts = {p: start for p, start in self._log_starts.items() if start > 0}
-        write_offsets(self.disk, f"{self.path}/{LOG_STARTS}", starts)
+        self._write_offsets(LOG_STARTS, starts)
         for log in self.logs.values():
             log.durable_log_start = log.log_start_offset
 
     def persist_high_watermarks(self) -> None:
-        write_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}", self.high_watermarks)
+        self._write_offsets(HIGH_WATERMARKS, self.high_watermarks)
 
     def persist_cleaner_offsets(self) -> None:
-        write_offsets(self.disk, f"{self.path}/{CLEANER_OFFSETS}", self.cleaner_offsets)
+        self._write_offsets(CLEANER_OFFSETS, self.cleaner_offsets)
+
+    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Not in a dir that is offline: what it should say is no longer known there."""
+        if self.failure is not None:
+            raise self.fail(self.failure)
+        try:
+            write_offsets(self.disk, f"{self.path}/{name}", offsets)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def lower_cleaner_offset(self, partition: TopicPartition, to: int) -> None:
+        """Called by every truncation; what a compaction under way has read may be gone."""
+        self.truncations[partition] = self.truncations.get(partition, 0) + 1
         if self.cleaner_offsets.get(partition, 0) > to:
             self.cleaner_offsets[partition] = to
             self.persist_cleaner_offsets()
@@ -265,10 +299,11 @@ class LogDir:
             return
         found = parse_meta_properties(path, read_whole(self.disk, path))
         for name, value in identity.items():
-            if found.get(name, value) != value:
+            theirs = found.get(name, found.get(OTHER_NAMES.get(name, name), value))
+            if theirs != value:
                 raise BadValue(
-                    f"{path}: {name} is {found[name]}, this broker's is {value}: "
-                    f"give it its own log.dirs, or set {name}={found[name]}"
+                    f"{path}: {name} is {theirs}, this broker's is {value}: "
+                    f"give it its own log.dirs, or set {name}={theirs}"
                 )
 
     def _forget_clean_shutdown(self) -> None:
@@ -277,7 +312,8 @@ class LogDir:
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         boot = f"{self.path}/{BOOT_ID}"
         self.was_closed = self.disk.stat(marker) is not None
-        if self.disk.stat(boot) is not None:
+        self.boot_is_noted = self.disk.stat(boot) is not None
+        if self.boot_is_noted:
             self.same_boot = read_whole(self.disk, boot) == self.clock.boot_id().encode()
         if self.was_closed:
             self.disk.remove(marker)
@@ -294,3 +330,26 @@ class LogDir:
         for name in self.disk.list(path):
             self.disk.remove(f"{path}/{name}")
         self.disk.remove(path)
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _doomed_name(partition: TopicPartition, unique: str) -> str:
+    """What the folder of a deleted replica is called. A long topic name is cut short: only
+    that it is to be removed counts from here on."""
+    rest = f"-{partition.partition}.{unique}{DELETE_SUFFIX}"
+    return partition.topic[: FILE_NAME_MAX - len(rest)] + rest
+
+
+def _write_again(log: PartitionLog) -> None:
+    """After a sync has failed, the system takes the pages it could not write for clean ones:
+    they are still read, but no later sync would write them. So, where the note of the boot
+    is gone, everything above the recovery point is made dirty once more."""
+    for index, segment in enumerate(log.segments.all):
+        if log.segments.end_of(index, log.log_end_offset) >= log.recovery_point:
+            file = segment.open_file()
+            for position in range(0, segment.size, REWRITE_BYTES):
+                size = min(REWRITE_BYTES, segment.size - position)
+                file.pwrite(file.pread(size, position), position)
