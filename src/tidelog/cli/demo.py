@@ -20,7 +20,7 @@ from tidelog.cli.demo_ageing import apply_retention, compact_prices
 from tidelog.cli.demo_crash import kill_a_writer
 from tidelog.cli.demo_reading import dump_a_segment, find_records, show_segments
 from tidelog.cli.demo_screen import Screen
-from tidelog.cli.demo_stage import Stage, open_stage
+from tidelog.cli.demo_stage import PRICES, Stage, open_stage
 from tidelog.cli.demo_writing import repeat_a_batch, write_batches, write_transactions
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN
 from tidelog.log.files import LOG, file_name
@@ -42,7 +42,7 @@ def demo(
     """
     started = perf_counter()
     screen = Screen()
-    with _workplace(folder, keep) as place:
+    with workplace(folder, keep) as place:
         screen.title(f"tidelog demo: the life of a log, in {place}")
         _run(screen, place)
         screen.say(f"All of it took {perf_counter() - started:.1f} s.")
@@ -67,7 +67,7 @@ def _run(screen: Screen, place: Path) -> None:
 
 
 @contextmanager
-def _workplace(folder: Path | None, keep: bool) -> Iterator[Path]:
+def workplace(folder: Path | None, keep: bool) -> Iterator[Path]:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -101,8 +101,7 @@ def _suggest(screen: Screen, place: Path, *, is_kept: bool) -> None:
         screen.say("Look into the files:")
     else:
         screen.say("Run it again, keep the files, and look into them:")
-        screen.quote(f"tidelog demo --folder {folder}")
-    screen.quote(
-        f"ls -A {folder}/data/*",
-        f"tidelog dump-log --print-data-log --files {folder}/data/prices-0/{file_name(0, LOG)}",
-    )
+        screen.command(f"tidelog demo --folder {folder}")
+    screen.command(f"ls -A {folder}/data/*")
+    prices = f"{folder}/data/{PRICES}/{file_name(0, LOG)}"
+    screen.command(f"tidelog dump-log --print-data-log --files {prices}")

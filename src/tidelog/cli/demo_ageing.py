@@ -16,6 +16,7 @@ from tidelog.world.real.entropy import RealEntropy
 ITEMS: Final = 500
 PRICE_BATCHES: Final = 100
 RECORDS_PER_BATCH: Final = 100
+STEADY_ITEMS: Final = 20
 DISCONTINUED: Final = 50
 MAP_BYTES: Final = 1 << 20
 
@@ -59,7 +60,7 @@ def _told_at_0(log: PartitionLog) -> str:
 
 
 def compact_prices(stage: Stage) -> None:
-    """Writes many prices of few items, and keeps the last of each."""
+    """Writes prices, a few that stay and many that change, and keeps the last of each item."""
     screen = stage.screen
     screen.step("Compaction: of every key, the last record stays")
     log = _write_prices(stage)
@@ -110,7 +111,7 @@ def _write_prices(stage: Stage) -> PartitionLog:
 
 
 def _price(number: int, timestamp: int, *, offset: int) -> Record:
-    item = number * 31 % ITEMS
+    item = ITEMS + number if number < STEADY_ITEMS else number * 31 % ITEMS
     cents = 1_000 + number * 7_919 % 90_000
     return Record(
         offset=offset,

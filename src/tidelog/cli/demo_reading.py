@@ -93,5 +93,6 @@ def dump_a_segment(stage: Stage) -> None:
     screen.step("Dump: every file can be looked into, with the flags of Kafka's own tool")
     path = stage.logs.get(ORDERS).segments.closed[-1].path(LOG)
     lines = list(dump(stage.disk, path, DumpOptions(print_data_log=True)))
-    screen.quote(f"$ tidelog dump-log --print-data-log --files {path}", "...", *lines[-QUOTED:])
+    screen.command(f"$ tidelog dump-log --print-data-log --files {path}")
+    screen.quote("...", *lines[-QUOTED:])
     screen.notice(f"These are the last {QUOTED} of {len(lines):,} lines: the end of step 3.")

@@ -44,8 +44,12 @@ class Screen:
         """What is remarkable about it."""
         self._lines(text, first=f"{_INDENT}> ", rest=_INDENT * 2, style="green")
 
+    def command(self, text: str) -> None:
+        """A command to try: never wrapped, so that it can be copied."""
+        self._console.print(Text(_INDENT * 2 + text), soft_wrap=True)
+
     def quote(self, *lines: str) -> None:
-        """A command or what one printed, with a hanging indent where it is too wide."""
+        """What a command printed, with a hanging indent where it is too wide."""
         for line in lines:
             self._lines(line, first=_INDENT * 2, rest=_INDENT * 4, style="dim")
 

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError, TaskError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.limits import decompressed_bytes_max
 from tidelog.base.ports import Entropy, Job, Workers
-from tidelog.log.files import CLEANED, SEGMENT_KINDS, SWAP, remove_if_there
+from tidelog.log.files import CLEANED, SWAP
+from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.scan import batches
-from tidelog.log.segment import DamagedIndex, Segment
+from tidelog.log.retention import youngest_ms
+from tidelog.log.segment import Segment
+from tidelog.records.batch import HEADER_SIZE, read_header
 
 LOAD_FACTOR: Final = 0.9
 HASH_KEY_BYTES: Final = 16
@@ -84,7 +86,7 @@ def _upper_bound(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
     upper = log.segments.first.base_offset
     for index, segment in enumerate(log.segments.closed):
         end = log.segments.end_of(index, log.log_end_offset)
-        if end > bound or (lag_ms > 0 and now_ms - _largest_timestamp(log, segment) < lag_ms):
+        if end > bound or (lag_ms > 0 and now_ms - youngest_ms(log, segment) < lag_ms):
             break
         upper = end
     return upper
@@ -93,18 +95,11 @@ def _upper_bound(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
 def _is_overdue(log: PartitionLog, dirty: list[Segment], now_ms: int) -> bool:
     """Whether the oldest dirty record has waited for longer than `max.compaction.lag.ms`."""
     for segment in dirty:
-        first = next(batches(segment.open_file(), 0, segment.size), None)
-        if first is not None and first.header.max_timestamp >= 0:
-            return now_ms - first.header.max_timestamp > log.settings.max_compaction_lag_ms
+        start = segment.open_file().pread(HEADER_SIZE, 0)
+        if len(start) == HEADER_SIZE and read_header(start).max_timestamp >= 0:
+            waited_ms = now_ms - read_header(start).max_timestamp
+            return waited_ms > log.settings.max_compaction_lag_ms
     return False
-
-
-def _largest_timestamp(log: PartitionLog, segment: Segment) -> int:
-    try:
-        return segment.largest_timestamp()
-    except DamagedIndex as damage:
-        log.mend(damage)
-        return segment.largest_timestamp()
 
 
 def swap_in(log: PartitionLog, group: Mapping[str, Any], now_ms: int) -> Iterator[None]:
@@ -127,8 +122,23 @@ class Cleaning:
     """A compaction under way."""
 
     candidate: Candidate
+    log_dir: LogDir
     sizes: Mapping[int, int]
+    truncations: int
     job: Job
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether the log is still what the child was given: retention, a truncation or the
+        end of the topic may have been quicker."""
+        log = self.candidate.log
+        now = {segment.base_offset: segment.size for segment in log.segments.closed}
+        return (
+            self.log_dir.logs.get(log.partition) is log
+            and self.log_dir.failure is None
+            and self.log_dir.truncations.get(log.partition, 0) == self.truncations
+            and all(now.get(base) == size for base, size in self.sizes.items())
+        )
 
 
 class Cleaner:
@@ -142,24 +152,37 @@ class Cleaner:
         self.uncleanable: dict[TopicPartition, str] = {}
 
     def pick(self) -> Candidate | None:
-        best: Candidate | None = None
-        for log_dir in self._logs.online:
-            now_ms = log_dir.clock.now_ms()
-            for partition, log in log_dir.logs.items():
-                if partition in self.uncleanable:
-                    continue
-                cleaned_upto = log_dir.cleaner_offsets.get(partition, 0)
-                high_watermark = log_dir.high_watermarks.get(partition, 0)
+        """The log with the largest part to compact; one that has waited too long comes first."""
+        worth_it = [
+            found
+            for log_dir in self._logs.online
+            for found in self._candidates(log_dir)
+            if found.is_worth_it
+        ]
+        return max(worth_it, key=lambda found: (found.is_overdue, found.dirty_ratio), default=None)
+
+    def _candidates(self, log_dir: LogDir) -> Iterator[Candidate]:
+        now_ms = log_dir.clock.now_ms()
+        for partition, log in log_dir.logs.items():
+            cleaned_upto = log_dir.cleaner_offsets.get(partition, 0)
+            high_watermark = log_dir.high_watermarks.get(partition, 0)
+            try:
                 found = candidate(log, cleaned_upto, high_watermark, now_ms)
-                if found is not None and found.is_worth_it:
-                    rank = (found.is_overdue, found.dirty_ratio)
-                    if best is None or rank > (best.is_overdue, best.dirty_ratio):
-                        best = found
-        return best
+            except OSError as error:
+                log.failed(error)
+            except KafkaError as error:
+                if error.code != ErrorCode.kafka_storage_error:
+                    raise
+            else:
+                if found is not None and partition not in self.uncleanable:
+                    yield found
+            if log_dir.failure is not None:
+                return
 
     def begin(self, found: Candidate) -> Cleaning:
         log = found.log
         segments = found.segments
+        log_dir = self._logs.dir_of(log.partition)
         argument = {
             "folder": log.folder,
             "segments": [{"base": s.base_offset, "size": s.size} for s in segments],
@@ -172,12 +195,14 @@ class Cleaner:
             "max_index_bytes": log.settings.index_bytes_max,
             "index_interval_bytes": log.settings.index_interval_bytes,
             "delete_retention_ms": log.settings.delete_retention_ms,
-            "now_ms": self._logs.dir_of(log.partition).clock.now_ms(),
+            "now_ms": log_dir.clock.now_ms(),
             "active_producers": log.producers.last_offsets(),
             "max_batch_bytes": decompressed_bytes_max(log.settings.max_message_bytes),
         }
         return Cleaning(
             candidate=found,
+            log_dir=log_dir,
+            truncations=log_dir.truncations.get(log.partition, 0),
             sizes={segment.base_offset: segment.size for segment in segments},
             job=self._workers.start("clean", argument),
         )
@@ -185,20 +210,12 @@ class Cleaner:
     def end(self, cleaning: Cleaning) -> dict[str, Any] | None:
         """Waits for the child and puts what it wrote in place; returns its figures. None if the
         log cannot be compacted, or has changed so that the result is of no use."""
-        log = cleaning.candidate.log
-        log_dir = self._logs.dir_of(log.partition)
+        log, log_dir = cleaning.candidate.log, cleaning.log_dir
         try:
-            result = cleaning.job.result()
-        except (KafkaError, BadValue, ValueError) as error:
-            self.uncleanable[log.partition] = str(error)
-            return None
-        except OSError as error:
-            raise log_dir.fail(error) from error
-        now_ms = log_dir.clock.now_ms()
-        try:
-            if not _still_there(log, cleaning.sizes):
-                _discard(log, result["groups"])
+            result = self._result(cleaning)
+            if result is None:
                 return None
+            now_ms = log_dir.clock.now_ms()
             for group in result["groups"]:
                 for _ in swap_in(log, group, now_ms):
                     log.disk.sync_folder(log.folder)
@@ -208,20 +225,36 @@ class Cleaner:
             raise log_dir.fail(error) from error
         return dict(result["stats"])
 
+    def _result(self, cleaning: Cleaning) -> dict[str, Any] | None:
+        """What the child answers. Where that is of no use, what it wrote is removed; a file
+        that it did not find because retention was quicker is no fault of the disk."""
+        log = cleaning.candidate.log
+        try:
+            result = cleaning.job.result()
+        except TaskError as error:
+            result = None
+            if cleaning.is_of_use:
+                self.uncleanable[log.partition] = str(error)
+        except FileNotFoundError:
+            if cleaning.is_of_use:
+                raise
+            result = None
+        if result is None or not cleaning.is_of_use:
+            _discard(cleaning)
+            return None
+        return result
+
     def run_once(self) -> dict[str, Any] | None:
         """Compacts one log now, if one is worth it."""
         found = self.pick()
         return self.end(self.begin(found)) if found is not None else None
 
 
-def _still_there(log: PartitionLog, sizes: Mapping[int, int]) -> bool:
-    """Retention or a truncation may have been quicker than the child."""
-    now = {segment.base_offset: segment.size for segment in log.segments.closed}
-    return all(now.get(base) == size for base, size in sizes.items())
-
-
-def _discard(log: PartitionLog, groups: list[Mapping[str, Any]]) -> None:
-    for group in groups:
-        cleaned = Segment(log.folder, group["base"], log.settings, log.home.files, CLEANED)
-        for kind in SEGMENT_KINDS:
-            remove_if_there(log.disk, cleaned.path(kind))
+def _discard(cleaning: Cleaning) -> None:
+    """Unless the folder has gone meanwhile, or nothing can be done in it."""
+    log = cleaning.candidate.log
+    log_dir = cleaning.log_dir
+    if log_dir.failure is None and log_dir.logs.get(log.partition) is log:
+        for name in log.disk.list(log.folder):
+            if name.endswith(CLEANED):
+                log.disk.remove(f"{log.folder}/{name}")

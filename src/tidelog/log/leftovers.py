@@ -21,9 +21,9 @@ from tidelog.log.files import (
     SEGMENT_KINDS,
     SWAP,
     TEMPORARY,
+    TXN_INDEX,
     base_offset_of,
     file_name,
-    remove_if_there,
 )
 from tidelog.log.scan import batches
 
@@ -56,24 +56,26 @@ def settle(disk: Disk, folder: str) -> None:
 
 
 def _complete(disk: Disk, folder: str, base: int) -> None:
-    """Puts a swapped segment in the place of those it was made from."""
+    """Puts a swapped segment in the place of those it was made from. Where none of them has its
+    name any more, a transaction index of that name may be its own: it stays. If it is the old
+    one after all, it names transactions too many, whose records are gone."""
     swap = f"{folder}/{file_name(base, LOG + SWAP)}"
     last_offset = base
     file = disk.open(swap, "read")
     for _, header, _ in batches(file, 0, file.size()):
         last_offset = header.last_offset
     file.close()
-    for name in reversed(disk.list(folder)):
+    names = disk.list(folder)
+    own_index = file_name(base, TXN_INDEX) if file_name(base, LOG) not in names else ""
+    for name in reversed(names):
         for kind in SEGMENT_KINDS:
             found = base_offset_of(name, kind)
-            if found is not None and base <= found <= last_offset:
+            if found is not None and base <= found <= last_offset and name != own_index:
                 disk.remove(f"{folder}/{name}")
     disk.sync_folder(folder)
     for kind in SEGMENT_KINDS[1:]:
         path = f"{folder}/{file_name(base, kind)}"
         if disk.stat(path + SWAP) is not None:
             disk.rename(path + SWAP, path)
-        else:
-            remove_if_there(disk, path)
     disk.rename(swap, f"{folder}/{file_name(base, LOG)}")
     disk.sync_folder(folder)

@@ -9,7 +9,8 @@ What makes it crash-safe, whichever of the writes that were not synced a power l
  - a file is removed from the front only when a log start above it is durable;
  - a truncation first makes a recovery point below it durable, then removes segments from the
    last to the first, each durably, and syncs the cut before anything is appended again;
- - a new segment's name is durable before the one after it is made.
+ - the recovery point moves only when everything below it is durable, names, epochs and the
+   indexes of closed segments included.
 """
 
 from typing import Protocol
@@ -90,8 +91,6 @@ class LogFiles:
                 raise self.failed(error) from error
 
     def _roll(self) -> Segment:
-        if self._names_changed:
-            self.disk.sync_folder(self.folder)
         self.segments.active.close_for_writing()
         self.take_snapshot()
         segment = self.new_segment(self.log_end_offset)

@@ -1,10 +1,12 @@
 """All logs of a broker, over its log dirs, and the housekeeping they share.
 
 A new replica goes to the live dir that holds the fewest. A dir whose disk fails takes only
-its own replicas with it; when the last one fails there is nothing left to serve.
+its own replicas with it; when the last one fails there is nothing left to serve. So the
+housekeeping goes from dir to dir, and what goes wrong in one of them is in its `failure`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -12,8 +14,11 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.log.log_dir import LogDir, SettingsOf
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
+from tidelog.log.segment import DamagedIndex
 
 SNAPSHOT_EVERY_BYTES = 64 << 20
+
+Done = TypeVar("Done")
 
 
 class Logs:
@@ -26,12 +31,7 @@ class Logs:
 
     def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
         """Opens every dir. One that cannot be read is offline; a wrong one is refused."""
-        for log_dir in self.dirs:
-            try:
-                log_dir.open(identity, settings_of)
-            except KafkaError as error:
-                if error.code != ErrorCode.kafka_storage_error:
-                    raise
+        _in_each(self.dirs, lambda log_dir: log_dir.open(identity, settings_of))
         if not self.online:
             failures = "; ".join(str(log_dir.failure) for log_dir in self.dirs)
             raise BadValue(f"no log dir can be used: {failures}")
@@ -48,6 +48,7 @@ class Logs:
     def create(
         self, partition: TopicPartition, settings: LogSettings, topic_id: bytes | None = None
     ) -> PartitionLog:
+        assert all(partition not in log_dir.logs for log_dir in self.dirs), f"{partition} is here"
         if not self.online:
             raise KafkaError(ErrorCode.kafka_storage_error, "all log dirs are offline")
         emptiest = min(self.online, key=lambda log_dir: len(log_dir.logs))
@@ -63,36 +64,26 @@ class Logs:
     def retain(self) -> int:
         """Moves log starts as retention wants it, durably, and lets go of what lies below;
         returns how many segments went."""
-        removed = 0
-        for log_dir in self.online:
-            now_ms = log_dir.clock.now_ms()
-            for partition, log in log_dir.logs.items():
-                retain(log, log_dir.high_watermarks.get(partition, 0), now_ms)
-            if any(log.log_start_offset > log.durable_log_start for log in log_dir.logs.values()):
-                log_dir.persist_log_starts()
-            removed += sum(delete_old_segments(log, now_ms) for log in log_dir.logs.values())
-            log_dir.remove_doomed()
-        return removed
+        return sum(_in_each(self.online, _retain))
 
     def flush(self, *, all_of_it: bool = False) -> None:
         """Flushes the logs whose settings ask for it, or all, and notes the recovery points."""
-        for log_dir in self.online:
+
+        def flush(log_dir: LogDir) -> None:
             now_ms = log_dir.clock.now_ms()
             for log in log_dir.logs.values():
                 if all_of_it or log.flush_is_due(now_ms):
                     log.flush(now_ms)
             log_dir.persist_recovery_points()
 
+        _in_each(self.online, flush)
+
     def take_snapshots(self) -> None:
         """Bounds what must be replayed after a crash to a stretch that is read in no time."""
-        for log_dir in self.online:
-            for log in log_dir.logs.values():
-                if log.bytes_since_snapshot() > SNAPSHOT_EVERY_BYTES:
-                    log.take_snapshot()
+        _in_each(self.online, _take_snapshots)
 
     def close(self) -> None:
-        for log_dir in self.dirs:
-            log_dir.close()
+        _in_each(self.dirs, LogDir.close)
 
     def _refuse_twins(self) -> None:
         homes: dict[TopicPartition, str] = {}
@@ -104,3 +95,37 @@ class Logs:
                         f"remove one of the two folders"
                     )
                 homes[partition] = log_dir.path
+
+
+def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
+    """Does the same in every dir. One whose disk fails has noted it and is passed over."""
+    done = []
+    for log_dir in dirs:
+        try:
+            done.append(work(log_dir))
+        except KafkaError as error:
+            if error.code != ErrorCode.kafka_storage_error:
+                raise
+    return done
+
+
+def _retain(log_dir: LogDir) -> int:
+    now_ms = log_dir.clock.now_ms()
+    for partition, log in log_dir.logs.items():
+        retain(log, log_dir.high_watermarks.get(partition, 0), now_ms)
+    if any(log.log_start_offset > log.durable_log_start for log in log_dir.logs.values()):
+        log_dir.persist_log_starts()
+    removed = sum(delete_old_segments(log, now_ms) for log in log_dir.logs.values())
+    log_dir.remove_doomed()
+    return removed
+
+
+def _take_snapshots(log_dir: LogDir) -> None:
+    for log in log_dir.logs.values():
+        try:
+            if log.bytes_since_snapshot() > SNAPSHOT_EVERY_BYTES:
+                log.take_snapshot()
+        except DamagedIndex as damage:
+            log.mend(damage)
+        except OSError as error:
+            raise log.failed(error) from error

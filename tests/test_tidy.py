@@ -1,0 +1,224 @@
+"""Style that can be tested: sizes, names, docstrings, and what must not be in any file.
+
+Where a rule has an exception, the exception is named here with its reason. All files that
+git knows or would take are looked at, so that a file is tidy before it is committed.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCE_LINES_MAX: Final = 400
+TEST_LINES_MAX: Final = 600
+FUNCTION_LINES_MAX: Final = 60
+PARAMETERS_MAX: Final = 6
+KERNEL_PARAMETERS_MAX: Final = 7
+"""Compiled loops are handed arrays, which numba cannot take bundled."""
+COMMANDS: Final = {"dump_log"}
+"""A command has a parameter for each of its options."""
+WORDS_IN_A_BEHAVIOUR: Final = 3
+ABBREVIATIONS: Final = frozenset(
+    "hw lw leo lso osr cfg conf mgr tmp idx msg cnt buf arr ptr cb fn util utils".split()
+)
+SPEC_ROWS: Final = (*(f"S{number}" for number in range(1, 12)), "L1")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def files() -> list[Path]:
+    """Everything that is committed or could be."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in found if path.is_file()]
+
+
+def python_files(*folders: str) -> list[Path]:
+    found = [path for path in files() if path.suffix == ".py" and name_of(path).startswith(folders)]
+    assert found, f"there is Python in {folders}"
+    return found
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path: Path) -> Iterator[Function]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, Function):
+            yield node
+
+
+def test_every_file_opens_with_a_docstring() -> None:
+    silent = [
+        name_of(path)
+        for path in python_files("src/", "tests/", "bench/")
+        if path.stat().st_size and not ast.get_docstring(tree(path))
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("folders", "lines_max"), [(("src/", "bench/"), SOURCE_LINES_MAX), (("tests/",), TEST_LINES_MAX)]
+)
+def test_no_file_grows_beyond_its_limit(folders: tuple[str, ...], lines_max: int) -> None:
+    lengths = {name_of(path): _lines(path) for path in python_files(*folders)}
+    assert {name: lines for name, lines in lengths.items() if lines > lines_max} == {}
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_no_function_grows_beyond_its_limit() -> None:
+    lengths = {
+        f"{name_of(path)}: {function.name}": (function.end_lineno or 0) - function.lineno + 1
+        for path in python_files("src/", "bench/")
+        for function in functions(path)
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
+
+
+def test_functions_take_no_more_parameters_than_a_reader_can_hold() -> None:
+    crowded = []
+    for path in python_files("src/"):
+        limit = KERNEL_PARAMETERS_MAX if "kernel" in path.name else PARAMETERS_MAX
+        for function in functions(path):
+            if function.name not in COMMANDS and len(_parameters(function)) > limit:
+                crowded.append(f"{name_of(path)}: {function.name}")
+    assert crowded == []
+
+
+def _parameters(function: Function) -> list[str]:
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def test_names_are_words_in_full() -> None:
+    short = [
+        f"{name_of(path)}:{line}: {name}"
+        for path in python_files("src/")
+        for line, name in _defined_names(tree(path))
+        if ABBREVIATIONS & set(name.lower().split("_"))
+    ]
+    assert short == []
+
+
+def _defined_names(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Only what is named here: the names of other people's things are theirs."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield node.lineno, name
+
+
+def test_no_error_is_swallowed_without_a_word() -> None:
+    silent = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in python_files("src/", "tests/", "bench/")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or _is_empty(node.body))
+    ]
+    assert silent == []
+
+
+def _is_empty(body: list[ast.stmt]) -> bool:
+    return all(
+        isinstance(statement, ast.Pass)
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for statement in body
+    )
+
+
+def test_every_test_states_a_behaviour_in_its_name() -> None:
+    mute = [
+        f"{name_of(path)}: {function.name}"
+        for path in python_files("tests/")
+        for function in functions(path)
+        if function.name.startswith("test_")
+        and len(function.name.removeprefix("test_").split("_")) < WORDS_IN_A_BEHAVIOUR
+    ]
+    assert mute == []
+
+
+def test_names_of_test_files_are_unique() -> None:
+    counts = Counter(path.name for path in python_files("tests/") if path.name.startswith("test_"))
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [
+        ("a note to do something later", rb"\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b"),
+        ("a path of one machine", rb"(?<![\w.])/(wor[k]|roo[t]|hom[e]/\w+|tmp/helper[s])/"),
+        (
+            "a registry's host",
+            rb"pypi\.or[g]|pythonhosted\.or[g]|repo1?\.maven\.(apache\.)?or[g]|registry\.npmjs\.or[g]"
+            rb"|artifactor[y]|jfro[g]|nexus[-./]|pkg\.de[v]|index-ur[l]",
+        ),
+    ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
+)
+def test_no_file_contains_what_helps_nobody_else(what: str, pattern: bytes) -> None:
+    found = [
+        f"{name_of(path)}: {match[0].decode()}"
+        for path in files()
+        for match in re.finditer(pattern, path.read_bytes())
+    ]
+    assert found == [], what
+
+
+@pytest.mark.parametrize("row", SPEC_ROWS)
+def test_every_row_of_the_specification_is_named_by_a_test(row: str) -> None:
+    others = [path for path in python_files("tests/") if path != Path(__file__)]
+    citing = [
+        name_of(path)
+        for path in others
+        if path.name.startswith("test_")
+        and re.search(rf"\b{row}\b", path.read_text(encoding="utf-8"))
+    ]
+    assert citing, f"no test names {row}"
+
+
+def test_what_a_broker_imports_is_free_of_numba_numpy_and_pyarrow() -> None:
+    """They take 170 MB and are for child processes, Spark and tests only."""
+    script = (
+        "import sys, importlib\n"
+        f"for name in {_broker_modules()}: importlib.import_module(name)\n"
+        "print(*({'numba', 'numpy', 'pyarrow', 'llvmlite', 'tidelog.sim'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
+
+
+def _broker_modules() -> list[str]:
+    """All but what runs in child processes, and the few modules that exist for these."""
+    in_children = {"tidelog.worker", "tidelog.log.cleaning", "tidelog.log.scanning"}
+    modules = {_module(path): path for path in python_files("src/tidelog/")}
+    kept = dict(modules)
+    while compiled := [
+        name for name, path in kept.items() if name in in_children or _imports(path) & in_children
+    ]:
+        in_children |= set(compiled)
+        for name in compiled:
+            del kept[name]
+    return sorted(kept)
