@@ -129,6 +129,20 @@ def test_data_of_an_aborted_transaction_goes_and_hides_nothing(folder: Folder) -
     ]
 
 
+def test_what_a_producer_commits_after_an_aborted_transaction_stays(folder: Folder) -> None:
+    fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    folder.append([(b"a", b"before")], **fields)
+    folder.end_transaction(7, committed=True)
+    folder.append([(b"a", b"bad"), (b"b", b"bad")], **fields)
+    folder.end_transaction(7, committed=False)
+    folder.append([(b"a", b"after")], **fields)
+    folder.end_transaction(7, committed=True)
+    folder.roll()
+    folder.clean()
+    assert {key: record.value for key, record in folder.state().items()} == {b"a": b"after"}
+    assert offsets(folder) == [1, 4, 5, 6]
+
+
 def test_the_marker_beyond_what_is_cleaned_still_counts(folder: Folder) -> None:
     """An open transaction holds the last stable offset back, behind it another was aborted."""
     folder.append([(b"a", b"good")])

@@ -305,6 +305,24 @@ def test_many_producers_come_back_with_their_last_five_batches() -> None:
     assert len(result["producer_batches"]) == 300 * 6
 
 
+def test_where_a_long_transaction_began_comes_back() -> None:
+    folder = Folder(SimDisk(), next_offset=BASE)
+    fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    parts = [folder.append([(b"k", b"v")], base_sequence=0, **fields).data]
+    parts.append(folder.end_transaction(7, committed=False).data)
+    began = folder.next_offset
+    parts += [
+        folder.append([(b"k", b"v")], base_sequence=sequence, **fields).data
+        for sequence in range(1, 10)
+    ]
+    result = check_against_plain_scan(b"".join(parts))
+    replayed = Producers()
+    (aborted,) = replay(replayed, result["producer_batches"])
+    assert (aborted.first_offset, aborted.last_offset) == (BASE, BASE + 1)
+    assert replayed.by_id[7].txn_first_offset == began
+    assert len(result["producer_batches"]) == 3 + 5
+
+
 def test_the_epochs_of_a_scan_make_the_same_cache() -> None:
     data = one(BASE, leader_epoch=1) + one(BASE + 1, leader_epoch=3) + one(BASE + 2, leader_epoch=3)
     result = scanned(data)

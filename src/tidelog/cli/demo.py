@@ -88,9 +88,10 @@ def _stop(stage: Stage) -> None:
     stage.logs.close()
     names = stage.disk.list(stage.log_dir.path)
     assert CLEAN_SHUTDOWN in names, "a clean stop leaves its marker"
+    others = ", ".join(name for name in names if name != CLEAN_SHUTDOWN)
     stage.screen.say(
-        f"{CLEAN_SHUTDOWN} was written last, so the next start need not check anything. Also in "
-        f"the log dir: {', '.join(name for name in names if name != CLEAN_SHUTDOWN)}."
+        f"{CLEAN_SHUTDOWN} was written last: the next start trusts the files and only looks for "
+        f"the end of each log. Also in the log dir: {others}."
     )
 
 

@@ -81,9 +81,10 @@ def compact_prices(stage: Stage) -> None:
         f"{seconds:.1f} s with its start. This process, as a broker, {loaded} loaded numba."
     )
     assert _prices(log) == prices, "compaction changed what the log says"
+    deletes = sum(record.value is None for record in _last_records(log).values())
     screen.notice(
         f"Read from start to end, the log gives the same price for every item as before, and no "
-        f"record has changed its offset. The {DISCONTINUED} deletes stay as records for another "
+        f"record has changed its offset. The {deletes} deletes stay as records for another "
         f"{log.settings.delete_retention_ms // 3_600_000} hours, so that every reader learns of "
         f"them."
     )
@@ -128,5 +129,9 @@ def _shape(log: PartitionLog) -> tuple[int, int, int]:
 
 def _prices(log: PartitionLog) -> dict[bytes | None, Record]:
     """The log read as a table: the last record of each key, without the deleted ones."""
-    last = {record.key: record for _, batch in batches(log) for record in read_records(batch)}
+    last = _last_records(log)
     return {key: record for key, record in last.items() if record.value is not None}
+
+
+def _last_records(log: PartitionLog) -> dict[bytes | None, Record]:
+    return {record.key: record for _, batch in batches(log) for record in read_records(batch)}

@@ -95,4 +95,6 @@ def dump_a_segment(stage: Stage) -> None:
     lines = list(dump(stage.disk, path, DumpOptions(print_data_log=True)))
     screen.command(f"$ tidelog dump-log --print-data-log --files {path}")
     screen.quote("...", *lines[-QUOTED:])
-    screen.notice(f"These are the last {QUOTED} of {len(lines):,} lines: the end of step 3.")
+    screen.notice(
+        f"These are the last {QUOTED} of {len(lines):,} lines: how the transactions ended."
+    )

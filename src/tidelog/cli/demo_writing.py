@@ -124,8 +124,8 @@ def write_transactions(stage: Stage) -> None:
     log = stage.logs.get(ORDERS)
     start = log.log_end_offset
     seen = []
-    for producer_id, count in ((COMMITTING, 4), (ABORTING, 5)):
-        _append_in_transaction(stage, log, producer_id, count)
+    _append_in_transaction(stage, log, COMMITTING, count=4)
+    _append_in_transaction(stage, log, ABORTING, count=5)
     seen.append(("two transactions open", *_seen(stage, log, start)))
     _end_transaction(stage, log, COMMITTING, committed=True)
     seen.append((f"producer {COMMITTING} commits", *_seen(stage, log, start)))
@@ -140,7 +140,9 @@ def write_transactions(stage: Stage) -> None:
     )
 
 
-def _append_in_transaction(stage: Stage, log: PartitionLog, producer_id: int, count: int) -> None:
+def _append_in_transaction(
+    stage: Stage, log: PartitionLog, producer_id: int, *, count: int
+) -> None:
     now_ms = stage.clock.now_ms()
     batch = encode_batch(
         orders(count, now_ms),
@@ -168,14 +170,10 @@ def _seen(stage: Stage, log: PartitionLog, start: int) -> tuple[int, int, str]:
     unstable = log.producers.first_unstable_offset
     stable = log.log_end_offset if unstable is None else unstable
     decided = DecidedTransactions(read_aborted(stage.disk, log.folder, 0))
-    count = sum(
-        header.count
-        for header, _ in batches(log)
-        if start <= header.base_offset < stable
-        and not header.is_control
-        and not decided.is_aborted(header)
-    )
-    return log.log_end_offset, stable, f"{count} of the 9 records"
+    written = [h for h, _ in batches(log) if h.base_offset >= start and not h.is_control]
+    shown = [h for h in written if h.base_offset < stable and not decided.is_aborted(h)]
+    counts = [sum(header.count for header in headers) for headers in (shown, written)]
+    return log.log_end_offset, stable, f"{counts[0]} of the {counts[1]} records"
 
 
 def _refusal(stage: Stage, log: PartitionLog, batch: bytearray) -> str:

@@ -52,9 +52,9 @@ class Commands(TyperGroup):
         for name, (where, summary) in COMMANDS.items():
             self.add_command(Later(name, where, summary))
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, context: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            return super().invoke(context)
         except BrokenPipeError:
             raise  # Whoever reads has seen enough, as in `| head`; typer ends without a word.
         except Exception as error:

@@ -2,7 +2,8 @@
 
 `PartitionLog.begin_flush` collects what is to be synced, `Flush.run` does nothing but wait in
 system calls and may run in a thread, `PartitionLog.end_flush` moves the recovery point. What
-lies below the recovery point is durable, the leader epochs it was written in too.
+lies below the recovery point is durable, the leader epochs it was written in too. A log has one
+flush under way at a time, and none while it is truncated.
 """
 
 from dataclasses import dataclass, field

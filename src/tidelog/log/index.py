@@ -78,6 +78,10 @@ class SparseIndex:
         self._count += 1
 
     @property
+    def _bytes_written(self) -> int:
+        return self._written * self._entry.size
+
+    @property
     def unwritten(self) -> int:
         return self._count - self._written
 
@@ -88,7 +92,7 @@ class SparseIndex:
         pack = self._entry.pack
         lot = zip(self._keys[self._written :], self._values[self._written :], strict=True)
         data = b"".join([pack(key, value) for key, value in lot])
-        self._files.get(self._path).pwrite(data, self._written * self._entry.size)
+        self._files.get(self._path).pwrite(data, self._bytes_written)
         self._written = self._count
 
     def sync(self) -> None:
@@ -107,11 +111,13 @@ class SparseIndex:
         if self._keys is None:
             self.load()
         assert self._keys is not None
+        if count >= self._count and self._files.get(self._path).size() == self._bytes_written:
+            return
         del self._keys[count:]
         del self._values[count:]
         self._count = min(self._count, count)
         self._written = min(self._written, self._count)
-        self._files.get(self._path).truncate(self._written * self._entry.size)
+        self._files.get(self._path).truncate(self._bytes_written)
 
     @property
     def count(self) -> int:

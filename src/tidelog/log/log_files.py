@@ -104,9 +104,12 @@ class LogFiles:
         return segment
 
     def take_snapshot(self, *, durable: bool = False) -> None:
-        """Writes the producer state down, so that it need not be replayed from further back."""
-        offset = self.log_end_offset
+        """Writes the producer state down, so that it need not be replayed from further back.
+        One that was taken in the middle of a segment is of no use once there is a later one."""
+        before, offset = self.snapshot_offset, self.log_end_offset
         snapshots.write(self.disk, self.folder, offset, self.producers, durable=durable)
+        if self.segments.active.base_offset < before < offset:
+            remove_if_there(self.disk, f"{self.folder}/{file_name(before, SNAPSHOT)}")
         self.snapshot_offset = offset
 
     def bytes_since_snapshot(self) -> int:

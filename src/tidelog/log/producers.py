@@ -171,7 +171,8 @@ class Producers:
 
     def committed_up_to(self, high_watermark: int) -> None:
         """Transactions whose marker is below the high watermark are decided for every reader."""
-        self._undecided = [t for t in self._undecided if t[1] >= high_watermark]
+        if self._undecided:
+            self._undecided = [t for t in self._undecided if t[1] >= high_watermark]
 
     @property
     def first_unstable_offset(self) -> int | None:

@@ -30,7 +30,7 @@ from tidelog.log.files import (
 )
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.log.scan import batches
-from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
+from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 NEVER_MS: Final = 1 << 62
@@ -119,7 +119,8 @@ class Segment:
     ) -> None:
         """Writes a batch behind the last one. If it fails, the segment is as it was."""
         position = self.size
-        self.file.pwrite(data, position)  # type: ignore[union-attr]
+        assert self.file is not None
+        self.file.pwrite(data, position)
         self.note(position, size, first_offset, last_offset, timestamp)
 
     def note(
@@ -226,9 +227,8 @@ class Segment:
             self._load_indexes(end)
         except (BadValue, FileNotFoundError, DamagedIndex):
             self.rebuild_indexes(disk)
-        first = next(batches(self.file, 0, end), None)
-        if first is not None and first.header.max_timestamp >= 0:
-            self.first_timestamp = first.header.max_timestamp
+        first_timestamp = self.read_first_timestamp()
+        self.first_timestamp = first_timestamp if first_timestamp >= 0 else NEVER_MS
         return self._tail_next[-1] if self._tail_next else self.base_offset
 
     def _load_indexes(self, end: int) -> None:
@@ -362,6 +362,11 @@ class Segment:
             return self.time_index.ceiling(timestamp)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error
+
+    def read_first_timestamp(self) -> int:
+        """Of the first batch; -1 if there is none, or it has none."""
+        data = self.open_file().pread(HEADER_SIZE, 0) if self.size else b""
+        return read_header(data).max_timestamp if len(data) == HEADER_SIZE else NO_TIMESTAMP
 
     def largest_timestamp(self) -> int:
         """From the time index; -1 if no record of this segment has one."""

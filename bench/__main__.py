@@ -1,0 +1,41 @@
+"""`python -m bench [name ...]`: the table of what things cost, with what they were meant to cost.
+
+Each `*_bench.py` beside this file has a `run` that gives rows of name, value, unit and target. A
+benchmark is not a test: it exits with 0 whatever it finds.
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def names() -> list[str]:
+    return sorted(path.stem.removesuffix("_bench") for path in Path(__file__).parent.glob("*_bench.py"))
+
+
+def shown(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def main(wanted: list[str]) -> int:
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    unknown = sorted(set(wanted) - set(names()))
+    if unknown:
+        console.print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names())}")
+        return 1
+    table = Table("what", "measured", "", "wanted")
+    for name in wanted or names():
+        console.print(f"measuring {name} ...", style="dim")
+        for row in import_module(f"bench.{name}_bench").run():
+            table.add_row(row["name"], shown(row["value"]), row["unit"], str(row["target"] or ""))
+        table.add_section()
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""A long stretch is checked by a child process: the log it leaves is the same (S9, V18)."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.logs import IDENTITY, NOW, PARTITION, batch, check_everything, summary
+from support.trial import Operation, Trial
+
+from tidelog.base.log_settings import LogSettings
+from tidelog.log import recovery
+from tidelog.log.log_dir import LogDir
+from tidelog.log.partition_log import PartitionLog
+from tidelog.world.real.clock import RealClock
+from tidelog.world.real.disk import RealDisk
+from tidelog.world.real.workers import RealWorkers
+from tidelog.world.sim.disk import SimDisk
+from tidelog.world.sim.workers import SimWorkers
+
+SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=100)
+NAMES = ["append", "append_idempotent", "append_transactional", "end_transaction", "follow"]
+steps = st.lists(
+    st.builds(
+        Operation,
+        st.sampled_from(NAMES * 3 + ["roll", "flush", "checkpoint", "new_epoch", "truncate"]),
+        st.integers(0, 60),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+def opened(disk: SimDisk, *, in_child: bool) -> PartitionLog:
+    log_dir = LogDir("/data", disk, disk.clock, SimWorkers(disk) if in_child else None)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    return log_dir.logs[PARTITION]
+
+
+@settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(steps, st.integers(0, 999), st.booleans())
+def test_child_and_plain_check_leave_the_same_log(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Operation], seed: int, flip: bool
+) -> None:
+    monkeypatch.setattr(recovery, "INLINE_BYTES_MAX", 0)
+    trial = Trial(SETTINGS, seed)
+    for step in steps:
+        trial.run(step)
+    disk = trial.world.disk
+    disk.machine_dies("some")
+    if flip:
+        path = trial.log.segments.active.path(".log")
+        if disk.stat(path) is not None and disk.view()[path]:
+            disk.flip_bit(path, seed % len(disk.view()[path]), seed % 8)
+    twin = disk.fork()
+    plain, child = opened(disk, in_child=False), opened(twin, in_child=True)
+    held = check_everything(plain)
+    assert [h.data for h in check_everything(child)] == [h.data for h in held]
+    assert child.log_end_offset == plain.log_end_offset
+    assert child.epochs.entries == plain.epochs.entries
+    assert summary(child.producers) == summary(plain.producers)
+    for ours, theirs in zip(plain.segments.all, child.segments.all, strict=True):
+        assert ours.aborted(disk) == theirs.aborted(twin)
+        assert ours.offset_index.entries() == theirs.offset_index.entries()
+        assert ours.time_index.entries() == theirs.time_index.entries()
+
+
+def test_real_child_recovers_a_real_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a torn tail, on a real disk, through a real process."""
+    monkeypatch.setattr(recovery, "INLINE_BYTES_MAX", 1000)
+    log_settings = LogSettings(segment_bytes=20_000, index_interval_bytes=500)
+    workers = RealWorkers()
+    first = LogDir(str(tmp_path), RealDisk(), RealClock())
+    first.open(IDENTITY, lambda _: log_settings)
+    log = first.create_log(PARTITION, log_settings)
+    for sequence in range(0, 600, 3):
+        log.append_as_leader(
+            batch(3, producer_id=5, producer_epoch=1, base_sequence=sequence), sequence // 200, NOW
+        )
+    wanted = summary(log.producers)
+    end, epochs = log.log_end_offset, log.epochs.entries
+    path = Path(log.segments.active.path(".log"))
+    (tmp_path / ".lock").unlink()
+    (tmp_path / ".boot_id").write_text("another boot")
+    with path.open("ab") as file:
+        file.write(bytes(batch(3))[:-1])
+    second = LogDir(str(tmp_path), RealDisk(), RealClock(), workers)
+    try:
+        second.open(IDENTITY, lambda _: log_settings)
+    finally:
+        workers.close()
+    recovered = second.logs[PARTITION]
+    check_everything(recovered)
+    assert (recovered.log_end_offset, recovered.epochs.entries) == (end, epochs)
+    assert summary(recovered.producers) == wanted
