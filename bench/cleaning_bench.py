@@ -15,7 +15,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from keyed_logs import KeyedLog, Row, keyed_log, ratio, row
+from bench.keyed_logs import KeyedLog, Row, keyed_log, ratio, row
 from tidelog.log.cleaning import clean
 from tidelog.world.real.disk import RealDisk
 

@@ -12,7 +12,7 @@ import numpy as np
 from crc32c import crc32c
 from numba import types
 
-from keyed_logs import KeyedLog, Row, keyed_log, ratio, row
+from bench.keyed_logs import KeyedLog, Row, keyed_log, ratio, row
 from tidelog.log.scanning import scan
 from tidelog.records.batch import CRC_START
 from tidelog.records.crc_kernel import crc32c as crc_in_kernel

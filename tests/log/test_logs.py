@@ -307,17 +307,6 @@ def test_housekeeping_goes_on_in_the_other_dirs(operation: str) -> None:
         assert log.log_end_offset == 8
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to a read-only folder")
-def test_read_only_dir_is_offline_on_a_real_disk(tmp_path: Path) -> None:
-    """F10."""
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    bad.mkdir(mode=0o500)
-    logs = Logs([LogDir(str(path), RealDisk(), RealClock()) for path in (good, bad)])
-    logs.open(IDENTITY, lambda _: SETTINGS)
-    assert logs.online == logs.dirs[:1]
-    logs.close()
-
-
 def test_dir_that_is_a_file_is_offline_on_a_real_disk(tmp_path: Path) -> None:
     """S10, F10: and the same dir twice is refused."""
     good, bad = tmp_path / "good", tmp_path / "bad"

@@ -70,6 +70,8 @@ class LogDir:
         self.same_boot = False
         self.boot_is_noted = False
         self.unreadable: list[str] = []
+        self.checked_bytes = 0
+        self.cut_bytes = 0
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._lock: Lock | None = None
@@ -209,6 +211,8 @@ class LogDir:
         if not (self.was_closed or self.boot_is_noted):
             _write_again(opened.log)
         self.logs[partition] = opened.log
+        self.checked_bytes += opened.checked_bytes
+        self.cut_bytes += opened.cut_bytes
         return opened.log
 
     # -- checkpoints

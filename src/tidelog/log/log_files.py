@@ -20,7 +20,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Disk, File
 from tidelog.log import snapshots
-from tidelog.log.checkpoints import format_epochs
+from tidelog.log.checkpoints import LEADER_EPOCHS_UNSYNCED, format_epochs
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     DELETED,
@@ -32,6 +32,7 @@ from tidelog.log.files import (
     OpenFiles,
     file_name,
     remove_if_there,
+    write_whole,
 )
 from tidelog.log.flush import Flush
 from tidelog.log.producers import Producers
@@ -102,6 +103,13 @@ class LogFiles:
         segment.create(self.disk)
         self._names_changed = True
         return segment
+
+    def assign_epoch(self, epoch: int, start: int) -> None:
+        """Notes that a leader epoch begins, where a start after a crash of the process alone
+        finds it; for a crash of the machine the next flush does it."""
+        self.epochs.assign(epoch, start)
+        path = f"{self.folder}/{LEADER_EPOCHS_UNSYNCED}"
+        write_whole(self.disk, path, format_epochs(self.epochs.entries), durable=False)
 
     def take_snapshot(self, *, durable: bool = False) -> None:
         """Writes the producer state down, so that it need not be replayed from further back.

@@ -73,11 +73,11 @@ class PartitionLog(LogFiles):
             if settings.timestamp_type_log_append:
                 stamp_log_append_time(batch, now_ms)
             OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, length, leader_epoch)
+            if leader_epoch != self.epochs.latest:
+                self.assign_epoch(leader_epoch, offset)
             segment.append(batch, size, offset, last_offset, timestamp)
         except OSError as error:
             raise self.failed(error) from error
-        if leader_epoch != self.epochs.latest:
-            self.epochs.assign(leader_epoch, offset)
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             self.producers.append(
@@ -166,7 +166,7 @@ class PartitionLog(LogFiles):
             segment.note(start + at, size, header.base_offset, last_offset, header.max_timestamp)
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != self.epochs.latest:
-                self.epochs.assign(epoch, header.base_offset)
+                self.assign_epoch(epoch, header.base_offset)
             self.log_end_offset = last_offset + 1
             aborted = note_batch(self.producers, header, data[at : at + size])
             if aborted is not None:

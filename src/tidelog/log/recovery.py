@@ -18,7 +18,7 @@ from tidelog.base.ids import NO_EPOCH, Epoch, TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Workers
 from tidelog.log import leftovers
-from tidelog.log.checkpoints import LEADER_EPOCHS, parse_epochs
+from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, parse_epochs
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     LOG,
@@ -78,7 +78,7 @@ def open_log(
     log.log_start_offset = log.durable_log_start = found.log_start
     log.durable_recovery_point = found.recovery_point
     log.segments = Segments(_segments_in(log))
-    log.epochs = _read_epochs(log)
+    log.epochs = _read_epochs(log, found)
     if log.segments.all:
         finish_cut(log)
         _Check(opened, found, workers).run()
@@ -107,8 +107,12 @@ def _segments_in(log: PartitionLog) -> list[Segment]:
     return segments
 
 
-def _read_epochs(log: PartitionLog) -> LeaderEpochs:
+def _read_epochs(log: PartitionLog, found: Found) -> LeaderEpochs:
+    """From the file that was written last, if what was not synced can be believed."""
     path = f"{log.folder}/{LEADER_EPOCHS}"
+    unsynced = f"{log.folder}/{LEADER_EPOCHS_UNSYNCED}"
+    if found.same_boot and not found.was_closed and log.disk.stat(unsynced) is not None:
+        path = unsynced
     if log.disk.stat(path) is None:
         return LeaderEpochs()
     try:

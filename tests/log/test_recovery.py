@@ -1,0 +1,563 @@
+"""What a start finds after every kind of stop: torn and damaged logs, lost or damaged indexes,
+snapshots and checkpoints, leftovers of operations that were cut short (S9, V18, X27, F12)."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.counting import CountingDisk
+from support.logs import (
+    IDENTITY,
+    NOW,
+    PARTITION,
+    Held,
+    Simulated,
+    batch,
+    check_everything,
+    contents,
+    producers_of,
+    summary,
+)
+from tidelog.base.log_settings import LogSettings
+from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, parse_epochs
+from tidelog.log.files import file_name
+from tidelog.log.log_dir import LogDir
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.recovery import Found, Opened, open_log
+from tidelog.log.txn_index import AbortedTransaction
+from tidelog.records.control import EndTransaction, encode_end_transaction
+from tidelog.world.sim.disk import Crashed, SimDisk
+
+SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=150)
+FOLDER = "/data/orders-0"
+EPOCHS_FILE = f"{FOLDER}/{LEADER_EPOCHS}"
+
+
+def transaction(log: PartitionLog, sequence: int, *, committed: bool) -> None:
+    data = batch(
+        2, producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True, at=NOW
+    )
+    log.append_as_leader(data, log.epochs.latest, NOW)
+    end = EndTransaction(producer_id=9, producer_epoch=0, committed=committed, coordinator_epoch=0)
+    log.append_marker(encode_end_transaction(end, timestamp=NOW), log.epochs.latest)
+
+
+def filled(rounds: int = 10) -> Simulated:
+    """Several segments; three epochs; plain, idempotent and transactional batches."""
+    world = Simulated(SETTINGS)
+    for n in range(rounds):
+        log = world.log
+        log.append_as_leader(batch(2, key=b"k%d" % n, at=NOW + 5 * n), n // 4 + 1, NOW)
+        data = batch(3, producer_id=8, producer_epoch=0, base_sequence=3 * n, at=NOW - n)
+        log.append_as_leader(data, n // 4 + 1, NOW)
+        transaction(log, 2 * n, committed=n % 2 == 0)
+    assert len(world.log.segments.all) >= 3
+    return world
+
+
+def aborted(log: PartitionLog) -> list[AbortedTransaction]:
+    return [entry for segment in log.segments.all for entry in segment.aborted(log.disk)]
+
+
+def flushed(rounds: int = 10) -> Simulated:
+    world = filled(rounds)
+    world.log.flush(NOW)
+    world.log_dir.persist_recovery_points()
+    return world
+
+
+def path(log: PartitionLog, index: int, kind: str) -> str:
+    return log.segments.all[index].path(kind)
+
+
+def open_dir(disk: SimDisk) -> LogDir:
+    log_dir = LogDir("/data", disk, disk.clock)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    return log_dir
+
+
+def opened(disk: SimDisk, found: Found) -> Opened:
+    """Opens the log as if the dir's checkpoints had said so."""
+    log_dir = LogDir("/data", disk, disk.clock)
+    return open_log(log_dir, PARTITION, FOLDER, SETTINGS, found)
+
+
+def stop(world: Simulated, how: str) -> SimDisk:
+    if how == "stop":
+        world.log_dir.close()
+    if how == "power":
+        world.disk.machine_dies("none")
+    else:
+        world.disk.process_dies()
+    return world.disk
+
+
+stops = pytest.mark.parametrize("how", ["stop", "kill", "power"])
+
+
+# -- the log itself
+
+
+@pytest.mark.parametrize("how", ["kill", "power"])
+@pytest.mark.parametrize("left", [1, 11, 12, 16, 60, 61, 70])
+def test_torn_tail_is_cut_and_the_log_goes_on(how: str, left: int) -> None:
+    """S9."""
+    world = filled()
+    before = contents(world.log)
+    active, size = path(world.log, -1, ".log"), world.log.segments.active.size
+    disk = stop(world, how)
+    disk.open(active, "write").pwrite(before[-1].data[:left], size)
+    log = open_dir(disk).logs[PARTITION]
+    assert check_everything(log) == before
+    stat = disk.stat(active)
+    assert stat is not None
+    assert stat.size == size, "what was cut is gone from the file"
+    assert log.append_as_leader(batch(), 9, NOW) == before[-1].header.next_offset
+    check_everything(log)
+
+
+@stops
+@pytest.mark.parametrize("zeros", [1, 61, 4096, 100_000])
+def test_zeros_behind_the_last_batch_are_cut(how: str, zeros: int) -> None:
+    """S9: a preallocated file, or a length that reached the disk before the bytes."""
+    world = filled()
+    before = contents(world.log)
+    active, size = path(world.log, -1, ".log"), world.log.segments.active.size
+    disk = stop(world, how)
+    disk.open(active, "write").truncate(size + zeros)
+    log = open_dir(disk).logs[PARTITION]
+    assert check_everything(log) == before
+    assert log.segments.active.size == size
+
+
+def test_bad_checksum_above_the_recovery_point_ends_the_log_there() -> None:
+    """S9: and the segments behind it go."""
+    world = filled()
+    before = contents(world.log)
+    victim = before[len(before) // 2]
+    segment = world.log.segments.all[world.log.segments.at(victim.header.base_offset)]
+    position, size = segment.locate(victim.header.base_offset)
+    disk = stop(world, "power")
+    disk.flip_bit(segment.path(".log"), position + size - 1)
+    log = open_dir(disk).logs[PARTITION]
+    assert log.log_end_offset == victim.header.base_offset
+    assert check_everything(log) == before[: len(before) // 2]
+    assert summary(log.producers) == summary(producers_of(contents(log)))
+    assert log.append_as_leader(batch(), 9, NOW) == victim.header.base_offset
+
+
+def test_bad_checksum_below_the_recovery_point_drops_nothing_else() -> None:
+    """S9: nothing below the recovery point is lost; the bad batch itself is for a replica or a
+    person to judge."""
+    world = flushed()
+    before = contents(world.log)
+    segment = world.log.segments.all[1]
+    disk = stop(world, "power")
+    disk.flip_bit(segment.path(".log"), 70)
+    log = open_dir(disk).logs[PARTITION]
+    assert log.log_end_offset == before[-1].header.next_offset
+    piece = log.read(before[-1].header.base_offset, 1000, log.log_end_offset)
+    assert piece.file.pread(piece.size, piece.position) == before[-1].data
+
+
+def test_what_is_below_the_recovery_point_is_not_read_after_a_power_loss() -> None:
+    """S9: only segments that reach the recovery point are checked."""
+    world = flushed(40)
+    sizes = [segment.size for segment in world.log.segments.all]
+    disk = CountingDisk(stop(world, "power"))
+    log_dir = LogDir("/data", disk, world.clock)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    assert disk.bytes_read(".log") < 8 * max(sizes) < sum(sizes)
+    check_everything(log_dir.logs[PARTITION])
+
+
+@pytest.mark.parametrize("beyond", [1, 1000, (1 << 63) - 1])
+@pytest.mark.parametrize("torn", [False, True])
+def test_recovery_point_beyond_the_log_end_is_put_right(beyond: int, torn: bool) -> None:
+    """X27 (KAFKA-10101)."""
+    world = flushed()
+    before = contents(world.log)
+    last = path(world.log, -1, ".log")
+    size = world.log.segments.active.size
+    point = min(world.log.log_end_offset + beyond, (1 << 63) - 1)
+    disk = stop(world, "power")
+    if torn:
+        disk.open(last, "write").truncate(size - 3)
+        before.pop()
+    log = opened(disk, Found(recovery_point=point)).log
+    assert check_everything(log) == before
+    assert log.recovery_point == log.log_end_offset == before[-1].header.next_offset
+    assert log.append_as_leader(batch(), 9, NOW) == log.log_end_offset - 1
+
+
+def test_lost_recovery_points_mean_that_everything_is_checked() -> None:
+    world = flushed()
+    before = contents(world.log)
+    size = world.log.segments.size
+    disk = stop(world, "power")
+    disk.remove(f"/data/{RECOVERY_POINTS}")
+    log_dir = open_dir(disk)
+    assert check_everything(log_dir.logs[PARTITION]) == before
+    result = opened(disk.fork(), Found())
+    assert (result.checked_bytes, result.cut_bytes, result.removed_segments) == (size, 0, 0)
+
+
+def test_segment_lost_from_the_middle_ends_the_log_before_it() -> None:
+    """V18: a log has no holes, whatever came back after the power loss."""
+    world = filled()
+    before = contents(world.log)
+    bases = [segment.base_offset for segment in world.log.segments.all]
+    disk = stop(world, "power")
+    disk.remove(f"{FOLDER}/{file_name(bases[2], '.log')}")
+    log = open_dir(disk).logs[PARTITION]
+    assert log.log_end_offset == bases[2]
+    assert check_everything(log) == [h for h in before if h.header.base_offset < bases[2]]
+
+
+@stops
+def test_empty_active_segment_without_indexes_is_opened(how: str) -> None:
+    """X27 (KAFKA-13603)."""
+    world = flushed()
+    before = contents(world.log)
+    world.log.roll()
+    assert world.log.segments.active.size == 0
+    active = world.log.segments.active
+    disk = stop(world, how)
+    for kind in (".index", ".timeindex"):
+        disk.remove(active.path(kind))
+    log = open_dir(disk).logs[PARTITION]
+    assert check_everything(log) == before
+    assert log.append_as_leader(batch(), 9, NOW) == before[-1].header.next_offset
+
+
+@stops
+def test_folder_without_any_file_is_an_empty_log(how: str) -> None:
+    world = Simulated(SETTINGS)
+    disk = stop(world, how)
+    for name in disk.list(FOLDER):
+        disk.remove(f"{FOLDER}/{name}")
+    log = open_dir(disk).logs[PARTITION]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert log.append_as_leader(batch(), 1, NOW) == 0
+
+
+def test_unclean_stop_in_the_same_boot_checks_only_the_tail() -> None:
+    """S9: the page cache has stayed."""
+    world = Simulated(LogSettings(index_interval_bytes=4096))
+    for _ in range(400):
+        world.log.append_as_leader(batch(value=b"x" * 1000), 1, NOW)
+    world.log.flush(NOW)
+    world.log.append_as_leader(batch(value=b"x" * 1000), 1, NOW)
+    end = world.log.log_end_offset
+    disk = stop(world, "kill")
+    result = opened(disk, Found(recovery_point=end - 1, same_boot=True))
+    assert result.log.log_end_offset == end
+    assert result.checked_bytes < 3 * 4096
+
+
+def test_clean_stop_means_that_almost_nothing_is_read() -> None:
+    """S9: a few kilobytes at the end of the last segment, however large the log is."""
+    world = Simulated(LogSettings(segment_bytes=1 << 20))
+    for n in range(3000):
+        world.log.append_as_leader(batch(value=b"x" * 1000, at=NOW + n), 1, NOW)
+    held = len(contents(world.log))
+    total = world.log.segments.size
+    disk = CountingDisk(stop(world, "stop"))
+    log_dir = LogDir("/data", disk, world.clock)
+    log_dir.open(IDENTITY, lambda _: LogSettings(segment_bytes=1 << 20))
+    assert total > 3 << 20
+    assert disk.bytes_read(".log") < 32 << 10
+    assert disk.bytes_read() < 64 << 10
+    assert len(contents(log_dir.logs[PARTITION])) == held
+
+
+# -- indexes
+
+
+DAMAGES = {
+    "missing": None,
+    "empty": b"",
+    "one byte short": b"\0\0\0\x05\0\0\0",
+    "garbage": b"\x93garbage!" * 9,
+    "zeros": bytes(4096),
+    "beyond the log": b"\0\0\0\x05\x7f\xff\xff\xff",
+    "not growing": b"\0\0\0\x05\0\0\0\x05\0\0\0\x05\0\0\0\x05\0\0\0\x05\0\0\0\x05",
+}
+
+
+@stops
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kinds", [(".index",), (".timeindex",), (".index", ".timeindex")])
+@pytest.mark.parametrize("index", [0, -1])
+def test_lost_or_damaged_index_is_made_again(
+    how: str, damage: str, kinds: tuple[str, ...], index: int
+) -> None:
+    """S9, F12: of a closed segment and of the active one."""
+    world = flushed()
+    before = contents(world.log)
+    paths = [path(world.log, index, kind) for kind in kinds]
+    disk = stop(world, how)
+    data = DAMAGES[damage]
+    for name in paths:
+        disk.remove(name)
+        if data is not None:
+            disk.open(name, "create").pwrite(data, 0)
+    log = open_dir(disk).logs[PARTITION]
+    check_found(log, before)
+
+
+def check_found(log: PartitionLog, before: list[Held]) -> None:
+    """Every offset and every time is found, as a walk over the log finds it."""
+    for item in before:
+        piece = log.read(item.header.last_offset, 1, log.log_end_offset)
+        assert piece.file.pread(piece.size, piece.position) == item.data
+    records = [record for item in before for record in item.records]
+    for record in records:
+        first = next(r for r in records if r.timestamp >= record.timestamp)
+        assert log.offset_for_timestamp(record.timestamp) == (first.offset, first.timestamp)
+    assert log.offset_for_timestamp(max(record.timestamp for record in records) + 1) is None
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_any_flipped_bit_in_an_index_is_noticed_when_it_matters(kind: str) -> None:
+    """F12: answers are those of the log, never those of a damaged index."""
+    world = flushed(6)
+    before = contents(world.log)
+    name = path(world.log, 1, kind)
+    disk = stop(world, "stop")
+    for position in range(len(disk.view()[name])):
+        for bit in (0, 3, 7):
+            twin = disk.fork()
+            twin.flip_bit(name, position, bit)
+            check_found(open_dir(twin).logs[PARTITION], before)
+
+
+# -- epochs, snapshots, transactions
+
+
+@stops
+@pytest.mark.parametrize(
+    "damage", [None, b"", b"garbage", b"0\n1\n-1 0\n", b"0\n2\n9 0\n4 20\n", b"0\n2\n1 0\n"]
+)
+def test_lost_or_damaged_epoch_checkpoint_is_made_again_from_the_batches(
+    how: str, damage: bytes | None
+) -> None:
+    """S9, L1, F12, X27 (KAFKA-16541)."""
+    world = flushed()
+    before = contents(world.log)
+    entries = world.log.epochs.entries
+    assert [epoch for epoch, _ in entries] == [1, 2, 3]
+    disk = stop(world, how)
+    disk.remove(EPOCHS_FILE)
+    if damage is not None:
+        disk.open(EPOCHS_FILE, "create").pwrite(damage, 0)
+    log_dir = open_dir(disk)
+    log = log_dir.logs[PARTITION]
+    assert log.epochs.entries == entries
+    assert check_everything(log) == before
+    log_dir.close()
+    assert parse_epochs(EPOCHS_FILE, disk.view()[EPOCHS_FILE]) == entries, "and written down"
+
+
+@stops
+@pytest.mark.parametrize("damage", ["missing", "flipped", "torn", "empty"])
+def test_lost_or_damaged_snapshots_are_replaced_by_a_replay(how: str, damage: str) -> None:
+    """S9, A3, F12."""
+    world = flushed()
+    before, transactions = contents(world.log), aborted(world.log)
+    assert len(transactions) == 5
+    disk = stop(world, how)
+    names = [name for name in disk.view() if name.endswith(".snapshot")]
+    assert names
+    for name in names:
+        if damage == "missing":
+            disk.remove(name)
+        elif damage == "flipped":
+            disk.flip_bit(name, len(disk.view()[name]) - 1)
+        else:
+            disk.open(name, "write").truncate(0 if damage == "empty" else 9)
+    log = open_dir(disk).logs[PARTITION]
+    assert summary(log.producers) == summary(producers_of(before))
+    assert aborted(log) == transactions
+    assert check_everything(log) == before
+
+
+@stops
+@pytest.mark.parametrize("damage", ["torn", "version", "zeros behind"])
+def test_damaged_transaction_index_does_not_keep_the_log_from_opening(
+    how: str, damage: str
+) -> None:
+    """S9, F12."""
+    world = flushed()
+    before, transactions = contents(world.log), aborted(world.log)
+    names = [name for name in world.disk.view() if name.endswith(".txnindex")]
+    disk = stop(world, how)
+    for name in names:
+        if damage == "torn":
+            disk.open(name, "write").pwrite(b"\0\0\0\0\0", len(disk.view()[name]))
+        elif damage == "version":
+            disk.flip_bit(name, 1)
+        else:
+            disk.open(name, "write").truncate(len(disk.view()[name]) + 34)
+    log = open_dir(disk).logs[PARTITION]
+    assert check_everything(log) == before
+    assert aborted(log) == transactions
+
+
+@pytest.mark.parametrize("first", ["stop", "kill"])
+@pytest.mark.parametrize("death", ["kill", "all", "some", "none"])
+def test_aborted_transactions_survive_a_crash_while_the_log_is_opened(
+    first: str, death: str
+) -> None:
+    """S9, X27: their index is not lost while it is being looked at."""
+    number = 0
+    while True:
+        world = flushed(7)
+        world.log.take_snapshot()
+        before, transactions = contents(world.log), aborted(world.log)
+        disk = stop(world, first)
+        disk.crash_at(number, "middle")
+        try:
+            open_dir(disk)
+            break
+        except Crashed:
+            if death == "kill":
+                disk.process_dies()
+            else:
+                disk.machine_dies(death)  # type: ignore[arg-type]
+        log = open_dir(disk).logs[PARTITION]
+        assert check_everything(log) == before
+        assert aborted(log) == transactions, f"died at operation {number} of the opening"
+        number += 1
+    assert number > 3
+
+
+# -- leftovers
+
+
+@stops
+def test_leftovers_of_operations_that_never_finished_are_removed(how: str) -> None:
+    """X27."""
+    world = flushed()
+    before = contents(world.log)
+    base = world.log.segments.all[1].base_offset
+    disk = stop(world, how)
+    left = [
+        file_name(base, ".log.cleaned"),
+        file_name(base, ".index.cleaned"),
+        file_name(base, ".txnindex.cleaned"),
+        file_name(0, ".log.deleted"),
+        file_name(7, ".index.deleted"),
+        file_name(0, ".index.rebuilt"),
+        file_name(base, ".timeindex.swap"),
+        file_name(30, ".snapshot.tmp"),
+        LEADER_EPOCHS + ".tmp",
+        file_name(999_999, ".index"),
+        file_name(999_999, ".timeindex"),
+        file_name(999_999, ".txnindex"),
+    ]
+    for name in left:
+        disk.open(f"{FOLDER}/{name}", "create").pwrite(b"left behind", 0)
+    log = open_dir(disk).logs[PARTITION]
+    assert check_everything(log) == before
+    assert not set(left) & set(disk.list(FOLDER))
+
+
+@stops
+@pytest.mark.parametrize("old_is_there", [True, False])
+def test_complete_swap_takes_the_place_of_what_it_was_made_from(
+    how: str, old_is_there: bool
+) -> None:
+    """X27 (KAFKA-12520)."""
+    world = flushed()
+    before = contents(world.log)
+    segments = world.log.segments.all[:2]
+    joined = b"".join(segment.open_file().pread(segment.size, 0) for segment in segments)
+    disk = stop(world, how)
+    disk.open(f"{FOLDER}/{file_name(0, '.log.swap')}", "create").pwrite(joined, 0)
+    if not old_is_there:
+        for name in disk.list(FOLDER):
+            if name.startswith(file_name(0, "")) and not name.endswith(".swap"):
+                disk.remove(f"{FOLDER}/{name}")
+    log = open_dir(disk).logs[PARTITION]
+    assert check_everything(log) == before
+    assert len(log.segments.first.open_file().pread(1 << 20, 0)) == len(joined)
+
+
+def test_swapped_segment_keeps_its_transaction_index_when_only_that_had_been_moved() -> None:
+    """S6, X27: the index is moved before the log; a crash in between must not lose it."""
+    world = flushed()
+    first = world.log.segments.first
+    data = first.open_file().pread(first.size, 0)
+    entries = first.aborted(world.disk)
+    assert entries
+    disk = stop(world, "kill")
+    disk.rename(first.path(".log"), first.path(".log") + ".swap")
+    for kind in (".index", ".timeindex"):
+        disk.rename(first.path(kind), first.path(kind) + ".swap")
+    log = open_dir(disk).logs[PARTITION]
+    assert log.segments.first.open_file().pread(1 << 20, 0) == data
+    assert log.segments.first.aborted(disk) == entries
+    check_everything(log)
+
+
+# -- anything at all
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), st.sampled_from(["stop", "kill", "power"]), st.integers(0, 5))
+def test_damaged_bytes_anywhere_never_keep_the_dir_from_opening(
+    data: st.DataObject, how: str, flips: int
+) -> None:
+    """F12: whatever is flipped, cut off or added, in any file but meta.properties, the dir opens,
+    what can be read is in order, and new records can be written."""
+    disk = stop(_sample(how), how)
+    names = sorted(name for name in disk.view() if not name.endswith(("meta.properties", ".lock")))
+    for _ in range(flips + 1):
+        name = data.draw(st.sampled_from(names))
+        size = len(disk.view()[name])
+        match data.draw(st.sampled_from(["flip", "cut", "add", "overwrite"])):
+            case "flip" if size:
+                disk.flip_bit(name, data.draw(st.integers(0, size - 1)), data.draw(_bits))
+            case "cut":
+                disk.open(name, "write").truncate(data.draw(st.integers(0, size)))
+            case "add":
+                disk.open(name, "write").pwrite(data.draw(_bytes), size)
+            case _ if size:
+                at = data.draw(st.integers(0, size - 1))
+                disk.open(name, "write").pwrite(data.draw(_bytes), at)
+    log = open_dir(disk).logs[PARTITION]
+    walk_through(log)
+    end = log.log_end_offset
+    assert log.append_as_leader(batch(), 99, NOW) == end
+    disk.process_dies()
+    assert open_dir(disk).logs[PARTITION].log_end_offset == end + 1
+
+
+_bits = st.integers(0, 7)
+_bytes = st.binary(min_size=1, max_size=40)
+
+
+def _sample(how: str) -> Simulated:
+    world = filled(5)
+    if how != "power":
+        world.log.flush(NOW)
+    world.log_dir.checkpoint()
+    return world
+
+
+def walk_through(log: PartitionLog) -> None:
+    """A reader gets on, from the log start to the log end."""
+    offset, steps = log.log_start_offset, 0
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1, log.log_end_offset)
+        if piece.size == 0:
+            break
+        data = piece.file.pread(piece.size, piece.position)
+        assert len(data) == piece.size
+        base = int.from_bytes(data[:8], "big", signed=True)
+        delta = int.from_bytes(data[23:27], "big", signed=True)
+        assert base + delta >= offset, "a read gives the batch that holds the offset, or a later"
+        offset, steps = base + delta + 1, steps + 1
+        assert steps < 1000
+    log.offset_for_timestamp(NOW + 1)
