@@ -14,7 +14,9 @@ from rich.table import Table
 
 
 def names() -> list[str]:
-    return sorted(path.stem.removesuffix("_bench") for path in Path(__file__).parent.glob("*_bench.py"))
+    return sorted(
+        path.stem.removesuffix("_bench") for path in Path(__file__).parent.glob("*_bench.py")
+    )
 
 
 def shown(value: Any) -> str:

@@ -43,7 +43,7 @@ def as_log(batches: list[bytearray]) -> bytes:
     offset = 0
     for batch in batches:
         stamp(batch, offset, 0)
-        offset += read_header(batch).count
+        offset += read_header(batch).record_count
     return b"".join(batches)
 
 

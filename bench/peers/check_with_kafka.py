@@ -12,8 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from kafka_peer import KafkaHome
-
+from bench.peers.kafka_peer import KafkaHome
 from tidelog.log.dump import DumpOptions, Problem, dump
 from tidelog.world.real.disk import RealDisk
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from fixture_records import (
+
+from bench.peers.fixture_records import (
     START_MS,
     Writer,
     plain_records,
@@ -29,7 +30,7 @@ from fixture_records import (
     write_preallocated,
     write_transactions,
 )
-from kafka_peer import Broker, KafkaHome
+from bench.peers.kafka_peer import Broker, KafkaHome
 
 TARGET = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "kafka"
 CLUSTER_ID = "ZHLrbDmXRT-i3nGu6fxwZw"

@@ -74,7 +74,7 @@ def test_a_batch_that_loses_records_keeps_all_else_that_its_header_says(folder: 
     assert batch.header == was.header._replace(
         length=batch.header.length,
         crc=batch.header.crc,
-        count=1,
+        record_count=1,
         max_timestamp=batch.records[0].timestamp,
     )
 
@@ -193,9 +193,9 @@ def test_an_emptied_batch_goes_unless_a_producer_needs_its_last_offset(folder: F
     folder.clean(active_producers=[3, 99])
     first, second = folder.batches()
     assert (first.header.producer_id, first.header.last_offset) == (2, 3)
-    assert (first.header.count, first.header.size) == (0, HEADER_SIZE)
+    assert (first.header.record_count, first.header.size) == (0, HEADER_SIZE)
     assert (first.header.base_sequence, first.header.last_sequence) == (8, 9)
-    assert second.header.count == 2
+    assert second.header.record_count == 2
     folder.clean(first_dirty=6)
     assert [batch.header.base_offset for batch in folder.batches()] == [4]
 
@@ -208,7 +208,7 @@ def test_the_last_batch_of_a_group_stays_if_empty(folder: Folder) -> None:
     folder.roll()
     folder.clean(max_segment_bytes=1)
     last = read_batches(folder.log(0))[-1].header
-    assert (last.base_offset, last.last_offset, last.count) == (1, 2, 0)
+    assert (last.base_offset, last.last_offset, last.record_count) == (1, 2, 0)
 
 
 def test_what_the_map_has_no_room_for_waits_for_the_next_pass(folder: Folder) -> None:

@@ -110,8 +110,8 @@ def test_damaged_batch_is_refused_and_changes_nothing(
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"count": 3}, ErrorCode.invalid_record),
-        ({"last_offset_delta": -1, "count": 0}, ErrorCode.invalid_record),
+        ({"record_count": 3}, ErrorCode.invalid_record),
+        ({"last_offset_delta": -1, "record_count": 0}, ErrorCode.invalid_record),
         ({"attributes": 0x20}, ErrorCode.invalid_record),
         ({"attributes": 0x40}, ErrorCode.invalid_record),
         ({"attributes": 0x05}, ErrorCode.unsupported_compression_type),

@@ -412,9 +412,10 @@ def test_aborted_transactions_survive_a_crash_while_the_log_is_opened(
     """S9, X27: their index is not lost while it is being looked at."""
     number = 0
     while True:
-        world = flushed(7)
+        world = flushed(8)
         world.log.take_snapshot()
         before, transactions = contents(world.log), aborted(world.log)
+        assert world.log.segments.active.aborted(world.disk)
         disk = stop(world, first)
         disk.crash_at(number, "middle")
         try:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from support.logs import IDENTITY, NOW, PARTITION, batch, check_everything, summary
 from support.trial import Operation, Trial
-
 from tidelog.base.log_settings import LogSettings
 from tidelog.log import recovery
 from tidelog.log.log_dir import LogDir

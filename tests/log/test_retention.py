@@ -250,7 +250,7 @@ def test_removed_segments_wait_as_deleted_files_for_their_delay() -> None:
     retain(world, 8, at=NOW)
     gone = {f"{base:020d}{kind}.deleted" for base in (0, 4) for kind in (LOG, ".index")}
     assert gone <= set(names(world, ".deleted"))
-    assert not [name for name in names(world, LOG) if name.startswith(("0" * 19 + "4"))]
+    assert not [name for name in names(world, LOG) if name.startswith("0" * 19 + "4")]
     retain(world, 8, at=NOW + 59_999)
     assert gone <= set(names(world, ".deleted"))
     retain(world, 8, at=NOW + 60_000)

@@ -37,7 +37,7 @@ GOOD = BatchHeader(
     producer_id=-1,
     producer_epoch=-1,
     base_sequence=-1,
-    count=3,
+    record_count=3,
 )
 RECORDS = b"three records, unread"
 
@@ -116,18 +116,21 @@ def test_any_flipped_bit_under_the_crc_is_corrupt() -> None:
 
 @pytest.mark.parametrize(("count", "delta"), [(2, 2), (4, 2), (0, -1), (-1, -2), (0, 0)])
 def test_a_produced_batch_has_as_many_records_as_offsets(count: int, delta: int) -> None:
-    batch = sealed(count=count, last_offset_delta=delta)
+    batch = sealed(record_count=count, last_offset_delta=delta)
     assert produced_code(batch) is ErrorCode.invalid_record
 
 
 @pytest.mark.parametrize(("count", "delta"), [(4, 2), (0, -1), (-1, 2)])
 def test_a_stored_batch_with_more_records_than_offsets_is_corrupt(count: int, delta: int) -> None:
-    assert stored_code(sealed(count=count, last_offset_delta=delta)) is ErrorCode.corrupt_message
+    assert (
+        stored_code(sealed(record_count=count, last_offset_delta=delta))
+        is ErrorCode.corrupt_message
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_compaction_may_have_taken_records_out_of_a_stored_batch(count: int) -> None:
-    check_stored(sealed(count=count))
+    check_stored(sealed(record_count=count))
 
 
 @pytest.mark.parametrize("changes", [{"base_offset": 5}, {"base_offset": -1}])

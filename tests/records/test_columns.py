@@ -241,7 +241,7 @@ def test_a_batch_that_decompresses_to_too_much_is_refused() -> None:
 
 def test_a_count_of_billions_costs_nothing() -> None:
     header = read_header(encode_batch(RECORDS))
-    batch = seal(header._replace(count=2**31 - 1, last_offset_delta=2**31 - 1), b"")
+    batch = seal(header._replace(record_count=2**31 - 1, last_offset_delta=2**31 - 1), b"")
     with pytest.raises(KafkaError, match="cannot be in"):
         decode(batch)
 
@@ -306,7 +306,7 @@ def test_what_is_encoded_is_what_the_reference_reads(
     for batch in encoded:
         assert len(batch) <= max_bytes
         offsets = [record.offset for record in read_records(batch)]
-        assert offsets == list(range(read_header(batch).count))
+        assert offsets == list(range(read_header(batch).record_count))
 
 
 def without_offset(record: Record) -> tuple[Any, ...]:
@@ -338,7 +338,7 @@ def test_an_uncompressed_batch_is_encoded_as_the_reference_does(compression: int
 def test_batches_are_split_before_they_are_too_large_and_sequences_count_on() -> None:
     rows = pa.record_batch({"value": pa.array([bytes(100)] * 50), "timestamp": pa.array([1] * 50)})
     encoded = encode(rows, max_bytes=615, producer_id=1, producer_epoch=0, base_sequence=2**31 - 3)
-    assert [read_header(batch).count for batch in encoded] == [5] * 10
+    assert [read_header(batch).record_count for batch in encoded] == [5] * 10
     assert all(61 + 5 * 100 < len(batch) <= 615 for batch in encoded)
     assert [read_header(batch).base_sequence for batch in encoded[:3]] == [2**31 - 3, 2, 7]
 
@@ -349,7 +349,7 @@ def test_a_row_that_is_too_large_is_refused_unless_compression_helps() -> None:
         encode(rows, max_bytes=1000)
     assert raised.value.code is ErrorCode.message_too_large
     encoded = encode(rows, max_bytes=1000, compression=4)
-    assert [read_header(batch).count for batch in encoded] == [1, 1, 1]
+    assert [read_header(batch).record_count for batch in encoded] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])

@@ -37,7 +37,7 @@ def test_a_marker_comes_back_as_it_was_written(committed: bool) -> None:
     header = read_header(batch)
     assert header.is_control
     assert header.is_transactional
-    assert (header.base_offset, header.partition_leader_epoch, header.count) == (1000, 6, 1)
+    assert (header.base_offset, header.partition_leader_epoch, header.record_count) == (1000, 6, 1)
     assert header.base_sequence == -1
 
 

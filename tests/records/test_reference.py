@@ -51,7 +51,7 @@ def test_the_header_describes_its_records() -> None:
         transactional=True,
     )
     header = read_header(batch)
-    assert (header.base_offset, header.last_offset, header.count) == (6, 9, 2)
+    assert (header.base_offset, header.last_offset, header.record_count) == (6, 9, 2)
     assert (header.base_timestamp, header.max_timestamp) == (30, 30)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (11, 2, 40)
     assert (header.partition_leader_epoch, header.compression) == (3, 4)
@@ -66,12 +66,12 @@ def test_records_of_a_log_append_time_batch_have_the_largest_timestamp() -> None
 
 
 def test_a_batch_that_compaction_emptied_has_no_records() -> None:
-    assert list(read_records(rebuilt(b"", count=0))) == []
+    assert list(read_records(rebuilt(b"", record_count=0))) == []
 
 
 def test_bytes_that_are_not_utf8_survive_in_a_header_key() -> None:
     body = body_of(Record(offset=0, timestamp=0, headers=(("\udcff\udc80", b"x"),)))
-    batch = rebuilt(body, count=1)
+    batch = rebuilt(body, record_count=1)
     (record,) = read_records(batch)
     assert record.headers == (("\udcff\udc80", b"x"),)
     assert body_of(record) == body
@@ -124,16 +124,16 @@ def test_a_record_that_is_not_sound_is_invalid(body: bytes, message: str) -> Non
 def test_a_count_that_disagrees_with_the_records_is_invalid() -> None:
     body = body_of(*RECORDS)
     for count, delta in [(2, 2), (4, 3)]:
-        error = refusal(rebuilt(body, count=count, last_offset_delta=delta))
+        error = refusal(rebuilt(body, record_count=count, last_offset_delta=delta))
         assert error.code is ErrorCode.invalid_record
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"count": -1},
-        {"count": 4},
-        {"count": 0, "last_offset_delta": -1},
+        {"record_count": -1},
+        {"record_count": 4},
+        {"record_count": 0, "last_offset_delta": -1},
         {"base_offset": -1},
         {"base_offset": 2**63 - 2},
         {"magic": 3},
@@ -144,7 +144,7 @@ def test_a_header_that_cannot_be_is_corrupt(changes: dict[str, int]) -> None:
 
 
 def test_a_count_of_billions_costs_nothing() -> None:
-    batch = rebuilt(b"", count=2**31 - 1, last_offset_delta=2**31 - 1)
+    batch = rebuilt(b"", record_count=2**31 - 1, last_offset_delta=2**31 - 1)
     assert refusal(batch).code is ErrorCode.invalid_record
 
 
@@ -175,4 +175,4 @@ def test_garbage_raises_nothing_but_a_kafka_error(
         found = list(read_records(batch))
     except KafkaError:
         return
-    assert len(found) == read_header(batch).count
+    assert len(found) == read_header(batch).record_count

@@ -300,7 +300,7 @@ class Oracle:
             crc=0,
             base_timestamp=0,
             attributes=attributes,
-            count=len(kept),
+            record_count=len(kept),
             max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
         )
         return said, horizon_ms, kept
@@ -328,5 +328,5 @@ class Oracle:
 
     def _empty(self, header: BatchHeader) -> tuple[Any, ...]:
         plain = header.attributes & ~0x47
-        said = header._replace(length=0, crc=0, base_timestamp=0, attributes=plain, count=0)
+        said = header._replace(length=0, crc=0, base_timestamp=0, attributes=plain, record_count=0)
         return said, None, []

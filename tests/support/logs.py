@@ -2,6 +2,7 @@
 that hold for a log in any state, after any crash."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
@@ -33,7 +34,7 @@ def records(
 def batch(count: int = 1, **fields: object) -> bytearray:
     """A produced batch of `count` records; `at`, `key` and `value` go to the records."""
     parts = {name: fields.pop(name) for name in ("key", "value", "at") if name in fields}
-    return encode_batch(records(count, **parts), **fields)  # type: ignore[arg-type, misc]
+    return encode_batch(records(count, **parts), **fields)  # type: ignore[arg-type]
 
 
 class Simulated:
@@ -116,13 +117,13 @@ def check_everything(log: PartitionLog) -> list[Held]:
     bases = [segment.base_offset for segment in log.segments.all]
     assert bases == sorted(set(bases))
     for segment in log.segments.all:
-        check_indexes(log.disk, segment)
+        check_indexes(segment)
     check_epochs(log, held)
     check_lookups(log, held)
     return held
 
 
-def check_indexes(disk: Disk, segment: Segment) -> None:
+def check_indexes(segment: Segment) -> None:
     """S3: every entry points at a batch that is what the entry says it is."""
     at = {b.position: b.header for b in batches(segment.open_file(), 0, segment.size)}
     for relative, position in segment.offset_index.entries():
@@ -150,7 +151,7 @@ def indexes_on_disk(disk: Disk, segment: Segment) -> tuple[list[tuple[int, int]]
 def check_epochs(log: PartitionLog, held: list[Held]) -> None:
     """V6 and L1."""
     entries = log.epochs.entries
-    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         assert epoch < next_epoch
         assert start < next_start
     for item in held:

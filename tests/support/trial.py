@@ -330,7 +330,7 @@ def _last_values(held: list[Held]) -> dict[bytes | None, bytes]:
     aborted: set[int] = set()
     open_batches: list[int] = []
     for item in held:
-        if item.header.is_control and item.header.count:
+        if item.header.is_control and item.header.record_count:
             if item.records[0].key == b"\0\0\0\0":
                 aborted.update(open_batches)
             open_batches = []

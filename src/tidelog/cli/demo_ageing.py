@@ -123,7 +123,7 @@ def _price(number: int, timestamp: int, *, offset: int) -> Record:
 
 
 def _shape(log: PartitionLog) -> tuple[int, int, int]:
-    records = sum(header.count for header, _ in batches(log))
+    records = sum(header.record_count for header, _ in batches(log))
     return records, log.segments.size, log.log_end_offset
 
 

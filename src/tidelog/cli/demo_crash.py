@@ -21,7 +21,7 @@ def kill_a_writer(stage: Stage, folder: str) -> None:
     opening_ms = (perf_counter() - started) * 1000
     assert not log_dir.was_closed, "a killed process leaves no sign of a clean stop"
     log = log_dir.logs[PAYMENTS]
-    found = sum(header.count for header, _ in batches(log))
+    found = sum(header.record_count for header, _ in batches(log))
     assert found >= acknowledged, f"{acknowledged - found} acknowledged records were lost"
     screen.table(
         ["acknowledged", "found again", "flushed before", "bytes", "opened in"],

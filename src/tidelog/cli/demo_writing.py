@@ -172,7 +172,7 @@ def _seen(stage: Stage, log: PartitionLog, start: int) -> tuple[int, int, str]:
     decided = DecidedTransactions(read_aborted(stage.disk, log.folder, 0))
     written = [h for h, _ in batches(log) if h.base_offset >= start and not h.is_control]
     shown = [h for h in written if h.base_offset < stable and not decided.is_aborted(h)]
-    counts = [sum(header.count for header in headers) for headers in (shown, written)]
+    counts = [sum(header.record_count for header in headers) for headers in (shown, written)]
     return log.log_end_offset, stable, f"{counts[0]} of the {counts[1]} records"
 
 

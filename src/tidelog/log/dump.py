@@ -45,6 +45,7 @@ _BY_NAME: Final[dict[str, Dumper]] = {
     checkpoints.LOG_STARTS: dump_state.dump_offsets,
     checkpoints.CLEANER_OFFSETS: dump_state.dump_offsets,
     checkpoints.LEADER_EPOCHS: dump_state.dump_epochs,
+    checkpoints.LEADER_EPOCHS_UNSYNCED: dump_state.dump_epochs,
     checkpoints.PARTITION_METADATA: dump_state.dump_partition_metadata,
     checkpoints.META_PROPERTIES: dump_state.dump_meta_properties,
     checkpoints.CLEAN_SHUTDOWN: dump_state.dump_clean_shutdown,

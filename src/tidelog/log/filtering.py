@@ -123,10 +123,10 @@ class FilterPass:
             self._take_special(header, buffer, at, position)
         elif reason == OUTPUT_FULL:
             self.target.flush()
-            self.target.make_room(header.size + GROWTH * header.count)
+            self.target.make_room(header.size + GROWTH * header.record_count)
         else:
             assert reason == MORE_VERDICTS, reason
-            self.target.need_verdicts(header.count)
+            self.target.need_verdicts(header.record_count)
         return True
 
     def _take_special(self, header: BatchHeader, buffer: ByteArray, at: int, position: int) -> None:
@@ -138,7 +138,7 @@ class FilterPass:
             self._filter_data(header, batch)
         self.stop[AT] = at + header.size
         self.stop[NEXT_OFFSET] = header.next_offset
-        self.stop[RECORDS_READ] += header.count
+        self.stop[RECORDS_READ] += header.record_count
 
     def _filter_marker(self, header: BatchHeader, batch: ByteArray) -> None:
         retention, kind = self._retention, self._control_type(batch)
@@ -167,7 +167,7 @@ class FilterPass:
         if header.base_offset >= self._retention.end:
             self._keep(header, batch)
             return
-        if not header.count or self._transactions.is_aborted(header):
+        if not header.record_count or self._transactions.is_aborted(header):
             self._leave_empty(header)
             return
         records = records_of(header, batch, 0, self._retention.max_batch_bytes)
@@ -176,16 +176,16 @@ class FilterPass:
         kept = np.count_nonzero(verdicts)
         if not kept:
             self._leave_empty(header)
-        elif kept == header.count and not needs_horizon:
+        elif kept == header.record_count and not needs_horizon:
             self._keep(header, batch)
         else:
             self._rewrite(header, records, verdicts, needs_horizon=needs_horizon)
 
     def _judge(self, header: BatchHeader, records: ByteArray) -> ByteArray:
-        if header.count * RECORD_SIZE_MIN > len(records):
+        if header.record_count * RECORD_SIZE_MIN > len(records):
             raise bad_records()
-        verdicts = np.empty(header.count, np.uint8)
-        shape = numbers(header.base_offset, header.last_offset_delta, header.count)
+        verdicts = np.empty(header.record_count, np.uint8)
+        shape = numbers(header.base_offset, header.last_offset_delta, header.record_count)
         has_expired = self._retention.has_expired(header)
         result = judge_records(records, shape, has_expired, self._table, self._window, verdicts)
         if result == BAD_RECORDS:
@@ -194,13 +194,15 @@ class FilterPass:
 
     def _keep(self, header: BatchHeader, batch: ByteArray) -> None:
         self.target.append(batch, header)
-        self.stop[RECORDS_KEPT] += header.count
+        self.stop[RECORDS_KEPT] += header.record_count
 
     def _leave_empty(self, header: BatchHeader) -> None:
         is_active = header.last_offset in self._retention.active_producers
         if self._is_last or (header.producer_id >= 0 and is_active):
             attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON)
-            empty = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, count=0)
+            empty = header._replace(
+                attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0
+            )
             self.target.append(seal(empty, b""), empty)
 
     def _rewrite(
@@ -213,18 +215,18 @@ class FilterPass:
     ) -> None:
         """Writes the batch with the records that stay, all of them without verdicts."""
         if verdicts is None:
-            verdicts = np.full(header.count, KEEP, np.uint8)
+            verdicts = np.full(header.record_count, KEEP, np.uint8)
         base_timestamp = header.base_timestamp
         if needs_horizon:
             base_timestamp = self._retention.new_horizon_ms
         change = header.base_timestamp - base_timestamp
-        kept = np.empty(len(records) + GROWTH * header.count, np.uint8)
+        kept = np.empty(len(records) + GROWTH * header.record_count, np.uint8)
         size, latest = copy_kept(records, verdicts, change, header.base_timestamp, kept)
         header = header._replace(
             attributes=header.attributes | (DELETE_HORIZON if needs_horizon else 0),
             base_timestamp=base_timestamp,
             max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
-            count=int(np.count_nonzero(verdicts)),
+            record_count=int(np.count_nonzero(verdicts)),
         )
         self.target.append(seal(header, compress(header.compression, kept[:size].data)), header)
-        self.stop[RECORDS_KEPT] += header.count
+        self.stop[RECORDS_KEPT] += header.record_count

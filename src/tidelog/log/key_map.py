@@ -65,7 +65,7 @@ def make_table(
 def records_of(header: BatchHeader, buffer: ByteArray, at: int, limit: int) -> ByteArray:
     """The records of the batch at `at`, decompressed."""
     records = buffer[at + HEADER_SIZE : at + header.size]
-    if not header.compression or not header.count:
+    if not header.compression or not header.record_count:
         return records
     return np.frombuffer(decompress(header.compression, records.data, limit), np.uint8)
 
@@ -122,7 +122,7 @@ class MapPass:
         skip = header.is_control or header.last_offset < self._bounds[0]
         if not skip and not self._transactions.is_aborted(header):
             records = records_of(header, buffer, at, self._max_batch_bytes)
-            shape = numbers(header.base_offset, header.last_offset_delta, header.count)
+            shape = numbers(header.base_offset, header.last_offset_delta, header.record_count)
             result = map_records(records, shape, int(self._bounds[0]), self.table, self.window)
             if result == BAD_RECORDS:
                 raise bad_records()
@@ -130,7 +130,7 @@ class MapPass:
                 return MAP_FULL
         self.stop[AT] += header.size
         self.stop[NEXT_OFFSET] = header.next_offset
-        self.stop[RECORDS_READ] += header.count
+        self.stop[RECORDS_READ] += header.record_count
         return SPECIAL
 
     @property

@@ -84,7 +84,7 @@ def _header(source: Source, start: int, written: Written, producer: ProducerFiel
         producer_id=producer.get("producer_id", NO_PRODUCER_ID),
         producer_epoch=producer.get("producer_epoch", NO_PRODUCER_EPOCH),
         base_sequence=NO_SEQUENCE,
-        count=written.rows,
+        record_count=written.rows,
     )
 
 

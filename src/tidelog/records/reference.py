@@ -70,8 +70,8 @@ def read_records(
     are decompressed at once; a record that is not sound raises when it is reached."""
     header = checked_header(batch, verify_crc=verify_crc)
     body = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
-    if header.count * RECORD_SIZE_MIN > len(body):
-        raise _disagrees(header, f"{header.count} records cannot be in {len(body)} bytes")
+    if header.record_count * RECORD_SIZE_MIN > len(body):
+        raise _disagrees(header, f"{header.record_count} records cannot be in {len(body)} bytes")
     return _records(header, body)
 
 
@@ -87,9 +87,9 @@ def checked_header(batch: Buffer, *, verify_crc: bool) -> BatchHeader:
         raise _corrupt(f"{where} claims {header.size} bytes of {len(batch)}")
     if verify_crc and not crc_is_good(batch, 0, header.size, header.crc):
         raise _corrupt(f"the CRC-32C of {where} does not match its content")
-    if header.last_offset_delta < 0 or not 0 <= header.count <= header.last_offset_delta + 1:
+    if header.last_offset_delta < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise _corrupt(
-            f"{where} has {header.count} records and a last offset delta of "
+            f"{where} has {header.record_count} records and a last offset delta of "
             f"{header.last_offset_delta}"
         )
     if header.base_offset < 0 or header.last_offset > _OFFSET_MAX:
@@ -100,7 +100,7 @@ def checked_header(batch: Buffer, *, verify_crc: bool) -> BatchHeader:
 def _records(header: BatchHeader, body: bytes) -> Iterator[Record]:
     reader = Reader(body)
     previous = header.base_offset - 1
-    for index in range(header.count):
+    for index in range(header.record_count):
         try:
             record = _read_record(header, reader)
         except KafkaError as error:
@@ -110,7 +110,9 @@ def _records(header: BatchHeader, body: bytes) -> Iterator[Record]:
         previous = record.offset
         yield record
     if reader.remaining():
-        raise _disagrees(header, f"{reader.remaining()} bytes follow its {header.count} records")
+        raise _disagrees(
+            header, f"{reader.remaining()} bytes follow its {header.record_count} records"
+        )
 
 
 def _read_record(header: BatchHeader, outer: Reader) -> Record:
@@ -168,7 +170,7 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
         producer_id=fields.get("producer_id", NO_PRODUCER_ID),
         producer_epoch=fields.get("producer_epoch", NO_PRODUCER_EPOCH),
         base_sequence=fields.get("base_sequence", NO_SEQUENCE),
-        count=len(records),
+        record_count=len(records),
     )
     return seal(header, compress(compression, body))
 
