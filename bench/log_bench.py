@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any
@@ -91,7 +92,11 @@ def batch_of(size: int, **fields: Any) -> bytearray:
 
 
 def open_dir(name: str, settings: LogSettings, disk: RealDisk | None = None) -> LogDir:
-    log_dir = LogDir(str(FOLDER / name), disk or RealDisk(), RealClock())
+    """With as many open files as the system lets a server have."""
+    _, most = getrlimit(RLIMIT_NOFILE)
+    setrlimit(RLIMIT_NOFILE, (most, most))
+    files = min(most // 2, 16_384)
+    log_dir = LogDir(str(FOLDER / name), disk or RealDisk(), RealClock(), open_files_max=files)
     log_dir.open(IDENTITY, lambda _: settings)
     return log_dir
 

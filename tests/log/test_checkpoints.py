@@ -21,7 +21,7 @@ from tidelog.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from tidelog.world.sim.disk import SimDisk
+from tidelog.world.sim.disk import Crashed, SimDisk
 
 INT64_MAX = (1 << 63) - 1
 
@@ -116,10 +116,12 @@ def test_bad_epoch_checkpoint_is_refused(text: str) -> None:
 @given(st.binary(max_size=60) | lines.map(lambda parts: "\n".join(parts).encode()))
 def test_garbage_is_refused_and_nothing_worse(data: bytes) -> None:
     for parse in (parse_offsets, parse_epochs, parse_partition_metadata, parse_meta_properties):
+        complaint = "c: "
         try:
             parse("c", data)
         except BadValue as error:
-            assert "c: " in str(error)
+            complaint = str(error)
+        assert complaint.startswith("c: ")
 
 
 @given(lines)
@@ -155,7 +157,7 @@ def test_topic_id_survives_partition_metadata(topic_id: bytes) -> None:
     ],
 )
 def test_bad_partition_metadata_is_refused(data: bytes) -> None:
-    with pytest.raises(BadValue, match="partition.metadata"):
+    with pytest.raises(BadValue, match=r"partition\.metadata"):
         parse_partition_metadata("partition.metadata", data)
 
 
@@ -168,7 +170,7 @@ def test_meta_properties_are_read_with_comments_and_spaces_as_java_writes_them()
 
 @pytest.mark.parametrize("data", [b"", b"version=2\n", b"broker.id=1\n", b"version\n", b"\xff"])
 def test_bad_meta_properties_are_refused(data: bytes) -> None:
-    with pytest.raises(BadValue, match="meta.properties"):
+    with pytest.raises(BadValue, match=r"meta\.properties"):
         parse_meta_properties("meta.properties", data)
 
 
@@ -185,8 +187,7 @@ def test_checkpoint_is_the_old_one_or_the_new_one_whenever_the_power_fails() -> 
         try:
             write_offsets(disk, "/data/c", new)
             done = True
-        except BaseException as crash:
-            assert type(crash).__name__ == "Crashed"
+        except Crashed:
             done = False
         disk.machine_dies("some")
         found = read_offsets(disk, "/data/c")

@@ -159,7 +159,7 @@ def test_dir_of_another_broker_in_kafkas_newer_words_is_refused() -> None:
     disk = SimDisk()
     disk.make_folder("/data")
     write(disk, "/data/meta.properties", b"version=1\nnode.id=7\ncluster.id=test\n")
-    with pytest.raises(BadValue, match="broker.id is 7, this broker's is 1"):
+    with pytest.raises(BadValue, match=r"broker\.id is 7, this broker's is 1"):
         open_dir(disk)
     assert open_dir(disk, {"broker.id": "7", "cluster.id": "test"}).failure is None
 
@@ -169,7 +169,7 @@ def test_unreadable_meta_properties_are_refused_by_name(data: bytes) -> None:
     disk = SimDisk()
     disk.make_folder("/data")
     write(disk, "/data/meta.properties", data)
-    with pytest.raises(BadValue, match="/data/meta.properties"):
+    with pytest.raises(BadValue, match=r"/data/meta\.properties"):
         open_dir(disk)
 
 

@@ -50,7 +50,8 @@ def test_batch_that_is_only_partly_a_repetition_is_refused() -> None:
 
 @given(st.integers(0, 40), st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_window_agrees_with_a_list_also_where_sequences_wrap(back: int, counts: list[int]) -> None:
-    producers, batches = Producers(), []
+    producers = Producers()
+    batches: list[tuple[int, int, int]] = []
     sequence, offset = (SEQUENCE_LIMIT - back) % SEQUENCE_LIMIT, 0
     for count in counts:
         if batches:

@@ -18,12 +18,14 @@ from support.logs import (
     producers_of,
     summary,
 )
+from tidelog.base.errors import BadValue
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, parse_epochs
 from tidelog.log.files import file_name
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import Found, Opened, open_log
+from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.log.txn_index import AbortedTransaction
 from tidelog.records.control import EndTransaction, encode_end_transaction
 from tidelog.world.sim.disk import Crashed, SimDisk
@@ -158,6 +160,27 @@ def test_bad_checksum_below_the_recovery_point_drops_nothing_else() -> None:
     assert log.log_end_offset == before[-1].header.next_offset
     piece = log.read(before[-1].header.base_offset, 1000, log.log_end_offset)
     assert piece.file.pread(piece.size, piece.position) == before[-1].data
+
+
+@stops
+@pytest.mark.parametrize("position", [2, 7, 16, 17, 22, 24, 26, 30, 40])
+def test_damaged_header_below_the_recovery_point_drops_nothing_else(
+    how: str, position: int
+) -> None:
+    """S9, F12: offset, magic, checksum, attributes, offset delta, timestamps; of the first batch
+    of the active segment. What lies behind it was made durable and stays."""
+    world = flushed()
+    before = contents(world.log)
+    active = world.log.segments.active
+    disk = stop(world, how)
+    disk.flip_bit(active.path(".log"), position, 3)
+    log = open_dir(disk).logs[PARTITION]
+    assert log.log_end_offset == before[-1].header.next_offset
+    piece = log.read(before[-1].header.last_offset, 1, log.log_end_offset)
+    assert piece.file.pread(piece.size, piece.position) == before[-1].data
+    assert log.append_as_leader(batch(), 9, NOW) == before[-1].header.next_offset
+    disk.process_dies()
+    assert open_dir(disk).logs[PARTITION].log_end_offset == before[-1].header.next_offset + 1
 
 
 def test_what_is_below_the_recovery_point_is_not_read_after_a_power_loss() -> None:
@@ -351,12 +374,54 @@ def test_lost_or_damaged_epoch_checkpoint_is_made_again_from_the_batches(
     disk.remove(EPOCHS_FILE)
     if damage is not None:
         disk.open(EPOCHS_FILE, "create").pwrite(damage, 0)
-    log_dir = open_dir(disk)
-    log = log_dir.logs[PARTITION]
+    log = open_dir(disk).logs[PARTITION]
     assert log.epochs.entries == entries
     assert check_everything(log) == before
+
+
+@stops
+def test_epoch_checkpoint_that_was_made_again_is_written_down_at_the_next_flush(how: str) -> None:
+    """L1: otherwise every start would have to read the whole log for it."""
+    world = flushed()
+    entries = world.log.epochs.entries
+    disk = stop(world, how)
+    disk.open(EPOCHS_FILE, "write").truncate(5)
+    log_dir = open_dir(disk)
     log_dir.close()
-    assert parse_epochs(EPOCHS_FILE, disk.view()[EPOCHS_FILE]) == entries, "and written down"
+    assert parse_epochs(EPOCHS_FILE, disk.view()[EPOCHS_FILE]) == entries
+
+
+@stops
+def test_epochs_of_a_log_that_was_begun_anew_do_not_come_back(how: str) -> None:
+    """L1, X23."""
+    world = flushed()
+    restart_at(world.log, 500, NOW)
+    assert world.log.epochs.entries == []
+    log = open_dir(stop(world, how)).logs[PARTITION]
+    assert (log.log_start_offset, log.log_end_offset) == (500, 500)
+    assert log.epochs.entries == []
+
+
+def test_epochs_that_were_not_durable_in_an_earlier_boot_are_not_believed_later() -> None:
+    """L1, V18: epoch 2 was lost with the power; its note may have come through."""
+    world = Simulated(SETTINGS)
+    world.log.append_as_leader(batch(2), 1, NOW)
+    world.log.flush(NOW)
+    world.log_dir.persist_recovery_points()
+    world.log.append_as_leader(batch(2), 2, NOW)
+    noted = world.disk.view()
+    world.disk.machine_dies("all")
+    for name in [name for name in noted if name.endswith(".unsynced")]:
+        world.disk.open(name, "create").pwrite(noted[name], 0)
+    world.open()
+    assert world.log.epochs.entries == [(1, 0)]
+    for _ in range(9):
+        world.log.append_as_leader(batch(2), 1, NOW)
+    world.log.flush(NOW)
+    world.log_dir.persist_recovery_points()
+    world.kill()
+    assert world.log.epochs.entries == [(1, 0)]
+    check_everything(world.log)
 
 
 @stops
@@ -384,24 +449,28 @@ def test_lost_or_damaged_snapshots_are_replaced_by_a_replay(how: str, damage: st
 
 @stops
 @pytest.mark.parametrize("damage", ["torn", "version", "zeros behind"])
+@pytest.mark.parametrize("index", [0, -1])
 def test_damaged_transaction_index_does_not_keep_the_log_from_opening(
-    how: str, damage: str
+    how: str, damage: str, index: int
 ) -> None:
-    """S9, F12."""
+    """S9, F12: the active segment's is made again; a closed one's is never misread in silence."""
     world = flushed()
     before, transactions = contents(world.log), aborted(world.log)
-    names = [name for name in world.disk.view() if name.endswith(".txnindex")]
+    name = path(world.log, index, ".txnindex")
     disk = stop(world, how)
-    for name in names:
-        if damage == "torn":
-            disk.open(name, "write").pwrite(b"\0\0\0\0\0", len(disk.view()[name]))
-        elif damage == "version":
-            disk.flip_bit(name, 1)
-        else:
-            disk.open(name, "write").truncate(len(disk.view()[name]) + 34)
+    if damage == "torn":
+        disk.open(name, "write").pwrite(b"\0\0\0\0\0", len(disk.view()[name]))
+    elif damage == "version":
+        disk.flip_bit(name, 1)
+    else:
+        disk.open(name, "write").truncate(len(disk.view()[name]) + 34)
     log = open_dir(disk).logs[PARTITION]
     assert check_everything(log) == before
-    assert aborted(log) == transactions
+    if index == 0 and damage == "version":
+        with pytest.raises(BadValue, match="txnindex"):
+            aborted(log)
+    else:
+        assert aborted(log) == transactions
 
 
 @pytest.mark.parametrize("first", ["stop", "kill"])
@@ -562,3 +631,59 @@ def walk_through(log: PartitionLog) -> None:
         offset, steps = base + delta + 1, steps + 1
         assert steps < 1000
     log.offset_for_timestamp(NOW + 1)
+
+
+# -- a flush in three steps, with something in between
+
+
+def test_flush_that_began_before_a_truncation_vouches_for_nothing_after_it() -> None:
+    """V18: a flush runs in a thread; the loop may truncate meanwhile."""
+    world = filled()
+    flush = world.log.begin_flush()
+    truncate_suffix(world.log, 20, NOW)
+    for _ in range(4):
+        world.log.append_as_leader(batch(5), 9, NOW)
+    flush.run()
+    world.log.end_flush(flush, NOW)
+    assert world.log.recovery_point <= 20
+    world.log_dir.persist_recovery_points()
+    log = world.lose_power("all")
+    assert log.log_end_offset >= 20
+    check_everything(log)
+
+
+def test_flush_that_ends_after_a_truncation_does_not_bring_old_epochs_back() -> None:
+    """L1: epoch 2 was truncated away while a flush had it in its hands."""
+    world = Simulated(SETTINGS)
+    world.log.append_as_leader(batch(2), 1, NOW)
+    world.log.append_as_leader(batch(2), 2, NOW)
+    flush = world.log.begin_flush()
+    truncate_suffix(world.log, 2, NOW)
+    flush.run()
+    world.log.end_flush(flush, NOW)
+    source = Simulated(SETTINGS).log
+    for _ in range(4):
+        source.append_as_leader(batch(2), 1, NOW)
+    follow(world.log, contents(source)[1:])
+    assert world.log.epochs.entries == [(1, 0)]
+    for restart in ("stop_and_start", "kill"):
+        log = getattr(world, restart)()
+        assert log.epochs.entries == [(1, 0)]
+        check_everything(log)
+
+
+def follow(log: PartitionLog, held: list[Held]) -> None:
+    log.append_as_follower(b"".join(item.data for item in held), 9)
+
+
+def test_flush_that_ends_after_an_append_vouches_only_for_what_was_there_before() -> None:
+    world = filled()
+    flush = world.log.begin_flush()
+    before = world.log.log_end_offset
+    world.log.append_as_leader(batch(5), 9, NOW)
+    flush.run()
+    world.log.end_flush(flush, NOW)
+    assert world.log.recovery_point == before
+    world.log_dir.persist_recovery_points()
+    assert world.lose_power("all").log_end_offset >= before
+    check_everything(world.log)

@@ -12,7 +12,7 @@ from tidelog.log.checkpoints import LOG_STARTS, read_offsets
 from tidelog.log.files import LOG
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.retention import delete_records
+from tidelog.log.retention import delete_old_segments, delete_records
 from tidelog.world.sim.disk import Crashed
 
 HOUR = 3_600_000
@@ -264,6 +264,16 @@ def test_snapshots_below_the_log_go_with_its_segments() -> None:
     retain(world, 12)
     kept = [f"{base:020d}.snapshot" for base in (12, 16)]
     assert names(world, ".snapshot") == kept != before
+
+
+def test_segments_below_a_log_start_that_is_not_durable_stay() -> None:
+    """X25: after a power loss the log would begin below them again."""
+    world = aged()
+    delete_records(world.log, 12, 18)
+    assert delete_old_segments(world.log, NOW) == 0
+    assert bases(world.log) == [0, 4, 8, 12, 16]
+    world.log_dir.persist_log_starts()
+    assert delete_old_segments(world.log, NOW) == 3
 
 
 def test_log_start_is_durable_before_a_file_goes() -> None:

@@ -55,12 +55,19 @@ SettingsOf = Callable[[TopicPartition], LogSettings]
 
 
 class LogDir:
-    def __init__(self, path: str, disk: Disk, clock: Clock, workers: Workers | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        clock: Clock,
+        workers: Workers | None = None,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
         self.path = path
         self.disk = disk
         self.clock = clock
         self.workers = workers
-        self.files = OpenFiles(disk, OPEN_FILES_MAX)
+        self.files = OpenFiles(disk, open_files_max)
         self.failure: OSError | None = None
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
