@@ -1,9 +1,7 @@
-"""What a start finds after every kind of stop: torn and damaged logs, lost or damaged indexes,
-snapshots and checkpoints, leftovers of operations that were cut short (S9, V18, X27, F12)."""
+"""What a start finds after every kind of stop: torn tails, zeros, bad checksums, lost segments,
+wrong recovery points, leftovers of operations that were cut short (S9, V18, X27, F12)."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from support.counting import CountingDisk
 from support.logs import (
@@ -18,84 +16,24 @@ from support.logs import (
     producers_of,
     summary,
 )
-from tidelog.base.errors import BadValue
+from support.stopped import (
+    FOLDER,
+    SETTINGS,
+    filled,
+    flushed,
+    open_dir,
+    opened,
+    path,
+    stop,
+    stops,
+)
 from tidelog.base.log_settings import LogSettings
-from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, parse_epochs
+from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS
 from tidelog.log.files import file_name
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.recovery import Found, Opened, open_log
-from tidelog.log.truncation import restart_at, truncate_suffix
-from tidelog.log.txn_index import AbortedTransaction
-from tidelog.records.control import EndTransaction, encode_end_transaction
-from tidelog.world.sim.disk import Crashed, SimDisk
-
-SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=150)
-FOLDER = "/data/orders-0"
-EPOCHS_FILE = f"{FOLDER}/{LEADER_EPOCHS}"
-
-
-def transaction(log: PartitionLog, sequence: int, *, committed: bool) -> None:
-    data = batch(
-        2, producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True, at=NOW
-    )
-    log.append_as_leader(data, log.epochs.latest, NOW)
-    end = EndTransaction(producer_id=9, producer_epoch=0, committed=committed, coordinator_epoch=0)
-    log.append_marker(encode_end_transaction(end, timestamp=NOW), log.epochs.latest)
-
-
-def filled(rounds: int = 10) -> Simulated:
-    """Several segments; three epochs; plain, idempotent and transactional batches."""
-    world = Simulated(SETTINGS)
-    for n in range(rounds):
-        log = world.log
-        log.append_as_leader(batch(2, key=b"k%d" % n, at=NOW + 5 * n), n // 4 + 1, NOW)
-        data = batch(3, producer_id=8, producer_epoch=0, base_sequence=3 * n, at=NOW - n)
-        log.append_as_leader(data, n // 4 + 1, NOW)
-        transaction(log, 2 * n, committed=n % 2 == 0)
-    assert len(world.log.segments.all) >= 3
-    return world
-
-
-def aborted(log: PartitionLog) -> list[AbortedTransaction]:
-    return [entry for segment in log.segments.all for entry in segment.aborted(log.disk)]
-
-
-def flushed(rounds: int = 10) -> Simulated:
-    world = filled(rounds)
-    world.log.flush(NOW)
-    world.log_dir.persist_recovery_points()
-    return world
-
-
-def path(log: PartitionLog, index: int, kind: str) -> str:
-    return log.segments.all[index].path(kind)
-
-
-def open_dir(disk: SimDisk) -> LogDir:
-    log_dir = LogDir("/data", disk, disk.clock)
-    log_dir.open(IDENTITY, lambda _: SETTINGS)
-    return log_dir
-
-
-def opened(disk: SimDisk, found: Found) -> Opened:
-    """Opens the log as if the dir's checkpoints had said so."""
-    log_dir = LogDir("/data", disk, disk.clock)
-    return open_log(log_dir, PARTITION, FOLDER, SETTINGS, found)
-
-
-def stop(world: Simulated, how: str) -> SimDisk:
-    if how == "stop":
-        world.log_dir.close()
-    if how == "power":
-        world.disk.machine_dies("none")
-    else:
-        world.disk.process_dies()
-    return world.disk
-
-
-stops = pytest.mark.parametrize("how", ["stop", "kill", "power"])
-
+from tidelog.log.recovery import Found
+from tidelog.log.truncation import truncate_suffix
 
 # -- the log itself
 
@@ -294,214 +232,6 @@ def test_clean_stop_means_that_almost_nothing_is_read() -> None:
     assert len(contents(log_dir.logs[PARTITION])) == held
 
 
-# -- indexes
-
-
-DAMAGES = {
-    "missing": None,
-    "empty": b"",
-    "one byte short": b"\0\0\0\x05\0\0\0",
-    "garbage": b"\x93garbage!" * 9,
-    "zeros": bytes(4096),
-    "beyond the log": b"\0\0\0\x05\x7f\xff\xff\xff",
-    "not growing": b"\0\0\0\x05\0\0\0\x05\0\0\0\x05\0\0\0\x05\0\0\0\x05\0\0\0\x05",
-}
-
-
-@stops
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("kinds", [(".index",), (".timeindex",), (".index", ".timeindex")])
-@pytest.mark.parametrize("index", [0, -1])
-def test_lost_or_damaged_index_is_made_again(
-    how: str, damage: str, kinds: tuple[str, ...], index: int
-) -> None:
-    """S9, F12: of a closed segment and of the active one."""
-    world = flushed()
-    before = contents(world.log)
-    paths = [path(world.log, index, kind) for kind in kinds]
-    disk = stop(world, how)
-    data = DAMAGES[damage]
-    for name in paths:
-        disk.remove(name)
-        if data is not None:
-            disk.open(name, "create").pwrite(data, 0)
-    log = open_dir(disk).logs[PARTITION]
-    check_found(log, before)
-
-
-def check_found(log: PartitionLog, before: list[Held]) -> None:
-    """Every offset and every time is found, as a walk over the log finds it."""
-    for item in before:
-        piece = log.read(item.header.last_offset, 1, log.log_end_offset)
-        assert piece.file.pread(piece.size, piece.position) == item.data
-    records = [record for item in before for record in item.records]
-    for record in records:
-        first = next(r for r in records if r.timestamp >= record.timestamp)
-        assert log.offset_for_timestamp(record.timestamp) == (first.offset, first.timestamp)
-    assert log.offset_for_timestamp(max(record.timestamp for record in records) + 1) is None
-
-
-@pytest.mark.parametrize("kind", [".index", ".timeindex"])
-def test_any_flipped_bit_in_an_index_is_noticed_when_it_matters(kind: str) -> None:
-    """F12: answers are those of the log, never those of a damaged index."""
-    world = flushed(6)
-    before = contents(world.log)
-    name = path(world.log, 1, kind)
-    disk = stop(world, "stop")
-    for position in range(len(disk.view()[name])):
-        for bit in (0, 3, 7):
-            twin = disk.fork()
-            twin.flip_bit(name, position, bit)
-            check_found(open_dir(twin).logs[PARTITION], before)
-
-
-# -- epochs, snapshots, transactions
-
-
-@stops
-@pytest.mark.parametrize(
-    "damage", [None, b"", b"garbage", b"0\n1\n-1 0\n", b"0\n2\n9 0\n4 20\n", b"0\n2\n1 0\n"]
-)
-def test_lost_or_damaged_epoch_checkpoint_is_made_again_from_the_batches(
-    how: str, damage: bytes | None
-) -> None:
-    """S9, L1, F12, X27 (KAFKA-16541)."""
-    world = flushed()
-    before = contents(world.log)
-    entries = world.log.epochs.entries
-    assert [epoch for epoch, _ in entries] == [1, 2, 3]
-    disk = stop(world, how)
-    disk.remove(EPOCHS_FILE)
-    if damage is not None:
-        disk.open(EPOCHS_FILE, "create").pwrite(damage, 0)
-    log = open_dir(disk).logs[PARTITION]
-    assert log.epochs.entries == entries
-    assert check_everything(log) == before
-
-
-@stops
-def test_epoch_checkpoint_that_was_made_again_is_written_down_at_the_next_flush(how: str) -> None:
-    """L1: otherwise every start would have to read the whole log for it."""
-    world = flushed()
-    entries = world.log.epochs.entries
-    disk = stop(world, how)
-    disk.open(EPOCHS_FILE, "write").truncate(5)
-    log_dir = open_dir(disk)
-    log_dir.close()
-    assert parse_epochs(EPOCHS_FILE, disk.view()[EPOCHS_FILE]) == entries
-
-
-@stops
-def test_epochs_of_a_log_that_was_begun_anew_do_not_come_back(how: str) -> None:
-    """L1, X23."""
-    world = flushed()
-    restart_at(world.log, 500, NOW)
-    assert world.log.epochs.entries == []
-    log = open_dir(stop(world, how)).logs[PARTITION]
-    assert (log.log_start_offset, log.log_end_offset) == (500, 500)
-    assert log.epochs.entries == []
-
-
-def test_epochs_that_were_not_durable_in_an_earlier_boot_are_not_believed_later() -> None:
-    """L1, V18: epoch 2 was lost with the power; its note may have come through."""
-    world = Simulated(SETTINGS)
-    world.log.append_as_leader(batch(2), 1, NOW)
-    world.log.flush(NOW)
-    world.log_dir.persist_recovery_points()
-    world.log.append_as_leader(batch(2), 2, NOW)
-    noted = world.disk.view()
-    world.disk.machine_dies("all")
-    for name in [name for name in noted if name.endswith(".unsynced")]:
-        world.disk.open(name, "create").pwrite(noted[name], 0)
-    world.open()
-    assert world.log.epochs.entries == [(1, 0)]
-    for _ in range(9):
-        world.log.append_as_leader(batch(2), 1, NOW)
-    world.log.flush(NOW)
-    world.log_dir.persist_recovery_points()
-    world.kill()
-    assert world.log.epochs.entries == [(1, 0)]
-    check_everything(world.log)
-
-
-@stops
-@pytest.mark.parametrize("damage", ["missing", "flipped", "torn", "empty"])
-def test_lost_or_damaged_snapshots_are_replaced_by_a_replay(how: str, damage: str) -> None:
-    """S9, A3, F12."""
-    world = flushed()
-    before, transactions = contents(world.log), aborted(world.log)
-    assert len(transactions) == 5
-    disk = stop(world, how)
-    names = [name for name in disk.view() if name.endswith(".snapshot")]
-    assert names
-    for name in names:
-        if damage == "missing":
-            disk.remove(name)
-        elif damage == "flipped":
-            disk.flip_bit(name, len(disk.view()[name]) - 1)
-        else:
-            disk.open(name, "write").truncate(0 if damage == "empty" else 9)
-    log = open_dir(disk).logs[PARTITION]
-    assert summary(log.producers) == summary(producers_of(before))
-    assert aborted(log) == transactions
-    assert check_everything(log) == before
-
-
-@stops
-@pytest.mark.parametrize("damage", ["torn", "version", "zeros behind"])
-@pytest.mark.parametrize("index", [0, -1])
-def test_damaged_transaction_index_does_not_keep_the_log_from_opening(
-    how: str, damage: str, index: int
-) -> None:
-    """S9, F12: the active segment's is made again; a closed one's is never misread in silence."""
-    world = flushed()
-    before, transactions = contents(world.log), aborted(world.log)
-    name = path(world.log, index, ".txnindex")
-    disk = stop(world, how)
-    if damage == "torn":
-        disk.open(name, "write").pwrite(b"\0\0\0\0\0", len(disk.view()[name]))
-    elif damage == "version":
-        disk.flip_bit(name, 1)
-    else:
-        disk.open(name, "write").truncate(len(disk.view()[name]) + 34)
-    log = open_dir(disk).logs[PARTITION]
-    assert check_everything(log) == before
-    if index == 0 and damage == "version":
-        with pytest.raises(BadValue, match="txnindex"):
-            aborted(log)
-    else:
-        assert aborted(log) == transactions
-
-
-@pytest.mark.parametrize("first", ["stop", "kill"])
-@pytest.mark.parametrize("death", ["kill", "all", "some", "none"])
-def test_aborted_transactions_survive_a_crash_while_the_log_is_opened(
-    first: str, death: str
-) -> None:
-    """S9, X27: their index is not lost while it is being looked at."""
-    number = 0
-    while True:
-        world = flushed(8)
-        world.log.take_snapshot()
-        before, transactions = contents(world.log), aborted(world.log)
-        assert world.log.segments.active.aborted(world.disk)
-        disk = stop(world, first)
-        disk.crash_at(number, "middle")
-        try:
-            open_dir(disk)
-            break
-        except Crashed:
-            if death == "kill":
-                disk.process_dies()
-            else:
-                disk.machine_dies(death)  # type: ignore[arg-type]
-        log = open_dir(disk).logs[PARTITION]
-        assert check_everything(log) == before
-        assert aborted(log) == transactions, f"died at operation {number} of the opening"
-        number += 1
-    assert number > 3
-
-
 # -- leftovers
 
 
@@ -569,68 +299,6 @@ def test_swapped_segment_keeps_its_transaction_index_when_only_that_had_been_mov
     assert log.segments.first.open_file().pread(1 << 20, 0) == data
     assert log.segments.first.aborted(disk) == entries
     check_everything(log)
-
-
-# -- anything at all
-
-
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data(), st.sampled_from(["stop", "kill", "power"]), st.integers(0, 5))
-def test_damaged_bytes_anywhere_never_keep_the_dir_from_opening(
-    data: st.DataObject, how: str, flips: int
-) -> None:
-    """F12: whatever is flipped, cut off or added, in any file but meta.properties, the dir opens,
-    what can be read is in order, and new records can be written."""
-    disk = stop(_sample(how), how)
-    names = sorted(name for name in disk.view() if not name.endswith(("meta.properties", ".lock")))
-    for _ in range(flips + 1):
-        name = data.draw(st.sampled_from(names))
-        size = len(disk.view()[name])
-        match data.draw(st.sampled_from(["flip", "cut", "add", "overwrite"])):
-            case "flip" if size:
-                disk.flip_bit(name, data.draw(st.integers(0, size - 1)), data.draw(_bits))
-            case "cut":
-                disk.open(name, "write").truncate(data.draw(st.integers(0, size)))
-            case "add":
-                disk.open(name, "write").pwrite(data.draw(_bytes), size)
-            case _ if size:
-                at = data.draw(st.integers(0, size - 1))
-                disk.open(name, "write").pwrite(data.draw(_bytes), at)
-    log = open_dir(disk).logs[PARTITION]
-    walk_through(log)
-    end = log.log_end_offset
-    assert log.append_as_leader(batch(), 99, NOW) == end
-    disk.process_dies()
-    assert open_dir(disk).logs[PARTITION].log_end_offset == end + 1
-
-
-_bits = st.integers(0, 7)
-_bytes = st.binary(min_size=1, max_size=40)
-
-
-def _sample(how: str) -> Simulated:
-    world = filled(5)
-    if how != "power":
-        world.log.flush(NOW)
-    world.log_dir.checkpoint()
-    return world
-
-
-def walk_through(log: PartitionLog) -> None:
-    """A reader gets on, from the log start to the log end."""
-    offset, steps = log.log_start_offset, 0
-    while offset < log.log_end_offset:
-        piece = log.read(offset, 1, log.log_end_offset)
-        if piece.size == 0:
-            break
-        data = piece.file.pread(piece.size, piece.position)
-        assert len(data) == piece.size
-        base = int.from_bytes(data[:8], "big", signed=True)
-        delta = int.from_bytes(data[23:27], "big", signed=True)
-        assert base + delta >= offset, "a read gives the batch that holds the offset, or a later"
-        offset, steps = base + delta + 1, steps + 1
-        assert steps < 1000
-    log.offset_for_timestamp(NOW + 1)
 
 
 # -- a flush in three steps, with something in between

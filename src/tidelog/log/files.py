@@ -6,7 +6,7 @@ to take its place `.swap`; so what a crash left behind can be told by its name.
 """
 
 from collections import OrderedDict
-from typing import Final
+from typing import Any, Final
 
 from tidelog.base.ports import Buffer, Disk, File
 
@@ -22,6 +22,8 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 REBUILT: Final = ".rebuilt"
 TEMPORARY: Final = ".tmp"
+
+BLOCKS_MAX: Final = 16_384
 
 
 def file_name(base_offset: int, kind: str) -> str:
@@ -61,15 +63,17 @@ def remove_if_there(disk: Disk, path: str) -> None:
 
 
 class OpenFiles:
-    """The files that were used last, open; at most `capacity` of them.
+    """The files that were used last, open; at most `capacity` of them. Also counts the blocks of
+    closed indexes that are kept decoded.
 
-    Dropping one from here does not close it under whoever still holds it.
+    Dropping a file from here does not close it under whoever still holds it.
     """
 
     def __init__(self, disk: Disk, capacity: int) -> None:
         self._disk = disk
         self._capacity = capacity
         self._files: OrderedDict[str, File] = OrderedDict()
+        self._blocks: list[dict[int, Any]] = []
 
     def get(self, path: str) -> File:
         file = self._files.get(path)
@@ -84,3 +88,12 @@ class OpenFiles:
     def forget(self, path: str) -> None:
         """To be called when a name is removed or given to another file."""
         self._files.pop(path, None)
+
+    def count_block(self, blocks: dict[int, Any]) -> None:
+        """To be called with the blocks of an index when one is added. Beyond the limit all are
+        let go, of every index: they come back with one read each."""
+        self._blocks.append(blocks)
+        if len(self._blocks) > BLOCKS_MAX:
+            for each in self._blocks:
+                each.clear()
+            self._blocks.clear()

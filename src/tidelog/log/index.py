@@ -4,9 +4,10 @@
     .timeindex  8 largest timestamp so far                4 offset of it - base offset
 
 The active segment's entries are in memory and are written behind the log in small lots:
-they can always be made again from it. Of a closed segment only every 64th key, the
+they can always be made again from it. Of a closed segment only every 128th key, the
 fences, stays in memory, and a lookup reads the one block between two fences. So a lookup
 costs the same in a small log and in a large one, and nothing is mapped or preallocated.
+Blocks that were read stay decoded in the shared `OpenFiles`, as many as it has room for.
 Zeros behind the last entry, as Kafka leaves them, are not entries.
 """
 
@@ -14,7 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ports import Buffer, Disk
@@ -22,9 +23,10 @@ from tidelog.log.files import OpenFiles
 
 OFFSET_ENTRY: Final = Struct(">iI")
 TIME_ENTRY: Final = Struct(">qi")
-BLOCK_ENTRIES: Final = 64
+BLOCK_ENTRIES: Final = 128
 
 NOTHING: Final = (-1, -1)
+NO_FLOOR: Final = (-1, -1, -1)
 
 
 def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
@@ -35,18 +37,35 @@ def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
     if used > len(data):
         raise BadValue(f"{path}: {len(data)} bytes are not a multiple of {entry.size}")
     entries: list[tuple[int, int]] = list(entry.iter_unpack(memoryview(data)[:used]))
-    if entries and entries[0][0] < 0:
-        raise BadValue(f"{path}: the first entry {entries[0]} has a negative key")
+    if entries and (entries[0][0] < 0 or min(value for _, value in entries) < 0):
+        raise BadValue(f"{path}: there are negative numbers in it")
     for before, after in pairwise(entries):
         if after[0] <= before[0]:
             raise BadValue(f"{path}: entry {after} does not follow {before}: keys must grow")
     return entries
 
 
+class Block(NamedTuple):
+    """A stretch of an index, decoded."""
+
+    keys: "array[int]"
+    values: "array[int]"
+
+
 class SparseIndex:
     """One index of one segment. Keys grow strictly; a value belongs to its key."""
 
-    __slots__ = ("_count", "_entry", "_fences", "_files", "_keys", "_path", "_values", "_written")
+    __slots__ = (
+        "_blocks",
+        "_count",
+        "_entry",
+        "_fences",
+        "_files",
+        "_keys",
+        "_path",
+        "_values",
+        "_written",
+    )
 
     def __init__(self, files: OpenFiles, path: str, entry: Struct) -> None:
         self._files = files
@@ -55,6 +74,7 @@ class SparseIndex:
         self._keys: array[int] | None = None
         self._values = array("q")
         self._fences: array[int] | None = None
+        self._blocks: dict[int, Block] = {}
         self._count = 0
         self._written = 0
 
@@ -138,67 +158,61 @@ class SparseIndex:
         key, value = self._entry.unpack(data)
         return key, value
 
-    def floor(self, key: int) -> tuple[int, int]:
-        """The last entry whose key is not above `key`, or (-1, -1)."""
-        keys = self._keys
-        if keys is not None:
-            found = bisect_right(keys, key)
-            return (keys[found - 1], self._values[found - 1]) if found else NOTHING
-        if self._fences is None:
-            self._find_fences()
-        assert self._fences is not None
-        block = bisect_right(self._fences, key) - 1
-        if block < 0:
-            return NOTHING
-        data = self._block(block)
-        if self._entry is OFFSET_ENTRY:
-            numbers = array("I", data)
-            numbers.byteswap()
-            found = bisect_right(numbers[::2], key) - 1
-            return numbers[2 * found], numbers[2 * found + 1]
-        unpack, size = self._entry.unpack_from, self._entry.size
-        found = bisect_right(range(len(data) // size), key, key=lambda i: unpack(data, i * size)[0])
-        key, value = unpack(data, (found - 1) * size)
-        return key, value
+    def floor(self, key: int) -> tuple[int, int, int]:
+        """The last entry whose key is not above `key`, and the value of the entry behind it if
+        that is at hand, else -1. (-1, -1, -1) if all keys are above."""
+        keys, values = self._keys, self._values
+        if keys is None:
+            fences = self._fences or self._find_fences()
+            number = bisect_right(fences, key) - 1
+            if number < 0:
+                return NO_FLOOR
+            keys, values = self._blocks.get(number) or self._read_block(number)
+        found = bisect_right(keys, key)
+        if not found:
+            return NO_FLOOR
+        after = values[found] if found < len(values) else -1
+        return keys[found - 1], values[found - 1], after
 
     def ceiling(self, key: int) -> tuple[int, int]:
         """The first entry whose key is not below `key`, or (-1, -1)."""
-        keys = self._keys
-        if keys is not None:
-            found = bisect_left(keys, key)
-            return (keys[found], self._values[found]) if found < len(keys) else NOTHING
-        if self._fences is None:
-            self._find_fences()
-        assert self._fences is not None
-        block = max(0, bisect_left(self._fences, key) - 1)
-        data = self._block(block)
-        unpack, size = self._entry.unpack_from, self._entry.size
-        entries = len(data) // size
-        found = bisect_left(range(entries), key, key=lambda i: unpack(data, i * size)[0])
-        if found == entries:
-            data, found = self._block(block + 1), 0
-            if not data:
-                return NOTHING
-        key, value = unpack(data, found * size)
-        return key, value
+        keys, values = self._keys, self._values
+        if keys is None:
+            keys, values = self._block_above(key)
+        found = bisect_left(keys, key)
+        return (keys[found], values[found]) if found < len(keys) else NOTHING
+
+    def _block_above(self, key: int) -> Block:
+        """The block in which the first key not below `key` is, if there is one."""
+        fences = self._fences or self._find_fences()
+        number = max(0, bisect_left(fences, key) - 1)
+        block = self._blocks.get(number) or self._read_block(number)
+        if number + 1 < len(fences) and block.keys[-1] < key:
+            return self._blocks.get(number + 1) or self._read_block(number + 1)
+        return block
+
+    def _read_block(self, number: int) -> Block:
+        first, size = number * BLOCK_ENTRIES, self._entry.size
+        count = max(0, min(BLOCK_ENTRIES, self._count - first))
+        data = self._files.get(self._path).pread(count * size, first * size)
+        keys, values = array(self._entry.format[1]), array("I")
+        for key, value in self._entry.iter_unpack(data):
+            keys.append(key)
+            values.append(value)
+        block = self._blocks[number] = Block(keys, values)
+        self._files.count_block(self._blocks)
+        return block
 
     def entries(self) -> list[tuple[int, int]]:
         if self._keys is not None:
             return list(zip(self._keys, self._values, strict=True))
         return self._read()
 
-    def _block(self, block: int) -> bytes:
-        first = block * BLOCK_ENTRIES
-        entries = min(BLOCK_ENTRIES, self._count - first)
-        if entries <= 0:
-            return b""
-        size = self._entry.size
-        return self._files.get(self._path).pread(entries * size, first * size)
-
-    def _find_fences(self) -> None:
+    def _find_fences(self) -> "array[int]":
         entries = self._read()
         self._count = self._written = len(entries)
         self._fences = array("q", [key for key, _ in entries[::BLOCK_ENTRIES]])
+        return self._fences
 
     def _read(self) -> list[tuple[int, int]]:
         file = self._files.get(self._path)
@@ -208,4 +222,5 @@ class SparseIndex:
         self._keys = array("q", [key for key, _ in entries])
         self._values = array("q", [value for _, value in entries])
         self._fences = None
+        self._blocks.clear()
         self._count = self._written = len(entries)

@@ -11,7 +11,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import Buffer, File
 from tidelog.log.log_files import LogFiles
-from tidelog.log.producers import FRESH
+from tidelog.log.producers import FRESH, SEQUENCE_MAX
 from tidelog.log.replay import note_batch
 from tidelog.log.segment import DamagedIndex, Segment
 from tidelog.records.batch import (
@@ -49,8 +49,21 @@ class PartitionLog(LogFiles):
         if self.home.failure is not None:
             self.check_online()
         settings = self.settings
-        header = check_produced(batch, settings.max_message_bytes)
-        _, length, _, _, _, attributes, delta, first_timestamp, timestamp, producer_id, *_ = header
+        (
+            _,
+            length,
+            _,
+            _,
+            _,
+            attributes,
+            delta,
+            first_timestamp,
+            timestamp,
+            producer_id,
+            producer_epoch,
+            sequence,
+            _,
+        ) = check_produced(batch, settings.max_message_bytes)
         if settings.timestamp_type_log_append:
             timestamp = now_ms
         elif (
@@ -59,31 +72,48 @@ class PartitionLog(LogFiles):
             or now_ms - first_timestamp > settings.timestamp_before_max_ms
         ):
             self._check_timestamps(attributes, first_timestamp, timestamp, now_ms)
+        producer = None
         if producer_id >= 0:
-            found = self.producers.check(producer_id, header[10], header[11], delta, attributes)
-            if found != FRESH:
-                return found
+            producers = self.producers
+            producer = producers.in_turn(producer_id, producer_epoch, sequence, attributes)
+            if producer is None:
+                found = producers.check(producer_id, producer_epoch, sequence, delta, attributes)
+                if found != FRESH:
+                    return found
         offset = self.log_end_offset
         last_offset = offset + delta
+        self._write_produced(batch, length, (offset, last_offset, timestamp), leader_epoch)
+        self.log_end_offset = last_offset + 1
+        if producer is not None:
+            producer.remember((sequence + delta) & SEQUENCE_MAX, offset, last_offset, timestamp)
+        elif producer_id >= 0:
+            self.producers.append(
+                producer_id, producer_epoch, sequence, (offset, last_offset), timestamp, attributes
+            )
+        return offset
+
+    def _write_produced(
+        self,
+        batch: bytearray | memoryview,
+        length: int,
+        place: tuple[int, int, int],
+        leader_epoch: int,
+    ) -> None:
+        """Stamps a checked batch and writes it to its place: first and last offset, timestamp."""
+        offset, last_offset, timestamp = place
         size = LENGTH_OVERHEAD + length
+        segment = self.segments.active
         try:
-            segment = self.segments.active
             if not segment.has_room(size, last_offset, timestamp):
                 segment = self._room_for(size)
-            if settings.timestamp_type_log_append:
-                stamp_log_append_time(batch, now_ms)
+            if self.settings.timestamp_type_log_append:
+                stamp_log_append_time(batch, timestamp)
             OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, length, leader_epoch)
             if leader_epoch != self.epochs.latest:
                 self.assign_epoch(leader_epoch, offset)
             segment.append(batch, size, offset, last_offset, timestamp)
         except OSError as error:
             raise self.failed(error) from error
-        self.log_end_offset = last_offset + 1
-        if producer_id >= 0:
-            self.producers.append(
-                producer_id, header[10], header[11], (offset, last_offset), timestamp, attributes
-            )
-        return offset
 
     def append_marker(self, batch: bytearray, leader_epoch: int) -> int:
         """Appends a control batch made by this broker's coordinator; returns its offset."""
@@ -229,17 +259,19 @@ class PartitionLog(LogFiles):
         if offset < segment.base_offset:
             index = self.segments.at(offset)
             segment = segments[index]
-        position, size = segment.locate(offset)
+        file = segment.open_file()
+        position, size = segment.locate(offset, file)
         while size == 0 and index + 1 < len(segments):
             index += 1
             segment = segments[index]
-            position, size = segment.locate(offset)
+            file = segment.open_file()
+            position, size = segment.locate(offset, file)
         end = segment.size
         if upto < self.log_end_offset and upto < self.segments.end_of(index, upto + 1):
-            end = segment.locate(upto)[0]
+            end = segment.locate(upto, file)[0]
         if end <= position:
-            return Slice(segment.open_file(), position, 0)
-        return Slice(segment.open_file(), position, min(end - position, max(max_bytes, size)))
+            return Slice(file, position, 0)
+        return Slice(file, position, min(end - position, max(max_bytes, size)))
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that is at least that young, or None."""

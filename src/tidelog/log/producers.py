@@ -56,8 +56,11 @@ class Producer:
         self._slot = 0
         self._ring = array("q", [FRESH]) * (WINDOW * _FIELDS)
 
-    def remember(self, last_sequence: int, first_offset: int, last_offset: int) -> None:
+    def remember(
+        self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int
+    ) -> None:
         ring, slot = self._ring, self._slot
+        self.last_timestamp = timestamp
         ring[slot] = self.last_sequence = last_sequence
         ring[slot + 1] = first_offset
         ring[slot + 2] = self.last_offset = last_offset
@@ -84,6 +87,22 @@ class Producers:
         self.by_id: dict[int, Producer] = {}
         self._open: list[int] = []
         self._undecided: list[tuple[int, int]] = []
+
+    def in_turn(
+        self, producer_id: int, epoch: int, first_sequence: int, attributes: int
+    ) -> Producer | None:
+        """The producer of a batch that is just the one expected of it, outside any transaction;
+        it may be appended, and remembered by the producer itself. None: see `check`."""
+        producer = self.by_id.get(producer_id)
+        if (
+            producer is None
+            or first_sequence != producer.next_sequence
+            or epoch != producer.epoch
+            or attributes & TRANSACTIONAL
+            or producer.txn_first_offset != NO_TRANSACTION
+        ):
+            return None
+        return producer
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, delta: int, attributes: int
@@ -141,7 +160,7 @@ class Producers:
         producer.last_timestamp = timestamp
         if first_sequence != NO_SEQUENCE:
             last_sequence = (first_sequence + last_offset - first_offset) & SEQUENCE_MAX
-            producer.remember(last_sequence, first_offset, last_offset)
+            producer.remember(last_sequence, first_offset, last_offset, timestamp)
         if attributes & TRANSACTIONAL and producer.txn_first_offset == NO_TRANSACTION:
             producer.txn_first_offset = first_offset
             insort(self._open, first_offset)

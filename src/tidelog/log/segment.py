@@ -44,6 +44,8 @@ _SMALL_BATCH_BYTES: Final = 1024
 class Segment:
     __slots__ = (
         "_files",
+        "_index_lot",
+        "_indexed_timestamp",
         "_log_path",
         "_stem",
         "_tail_next",
@@ -93,6 +95,8 @@ class Segment:
         self._tail_next: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_start = base_offset
+        self._indexed_timestamp: int = NO_TIMESTAMP
+        self._index_lot = 1
         self.offset_index = SparseIndex(files, self.path(OFFSET_INDEX), OFFSET_ENTRY)
         self.time_index = SparseIndex(files, self.path(TIME_INDEX), TIME_ENTRY)
 
@@ -149,21 +153,32 @@ class Segment:
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset - self.base_offset, position)
-        self._index_time()
+        if self.max_timestamp > self._indexed_timestamp:
+            self._index_time()
         self.unindexed_bytes = 0
-        bytes_max = self.settings.index_bytes_max
-        if (
-            self.offset_index.count >= bytes_max // OFFSET_ENTRY.size
-            or self.time_index.count >= bytes_max // TIME_ENTRY.size - 1
-        ):
-            self.roll_bytes = 0
-        if self.offset_index.unwritten >= INDEX_LOT:
-            self._write_indexes()
+        self._index_lot -= 1
+        if self._index_lot <= 0:
+            self._end_lot()
 
     def _index_time(self) -> None:
-        if self.max_timestamp > max(0, self.time_index.last[0]):
+        """Zero counts as no timestamp: an entry of zeros is none."""
+        if self.max_timestamp > max(0, self._indexed_timestamp):
             offset = self.max_timestamp_offset - self.base_offset
             self.time_index.append(self.max_timestamp, offset)
+            self._indexed_timestamp = self.max_timestamp
+
+    def _end_lot(self) -> None:
+        """Writes the entries that have come together, and sees how many more there may be."""
+        bytes_max = self.settings.index_bytes_max
+        room = min(
+            bytes_max // OFFSET_ENTRY.size - self.offset_index.count,
+            bytes_max // TIME_ENTRY.size - 1 - self.time_index.count,
+        )
+        if room <= 0:
+            self.roll_bytes = 0
+        self._index_lot = min(INDEX_LOT, max(1, room))
+        if self.offset_index.unwritten >= INDEX_LOT:
+            self._write_indexes()
 
     def has_room(self, size: int, last_offset: int, timestamp: int) -> bool:
         return (
@@ -240,6 +255,7 @@ class Segment:
         timestamp, offset = self.time_index.last
         self.max_timestamp = timestamp if offset >= 0 else NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset + max(0, offset)
+        self._indexed_timestamp = self.max_timestamp
         if last >= 0:
             self._walk(position, self.base_offset + last, NO_TIMESTAMP, self.base_offset + last)
         self._note_from(max(0, position), end)
@@ -247,6 +263,7 @@ class Segment:
     def _note_from(self, position: int, end: int) -> None:
         self.size = position
         self.unindexed_bytes = 0
+        self._index_lot = 1
         self.roll_bytes = self.settings.segment_bytes
         self.forget_tail(self.base_offset)
         for at, header, _ in batches(self.open_file(), position, end):
@@ -259,6 +276,7 @@ class Segment:
         for index in (self.offset_index, self.time_index):
             index.create(disk)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._indexed_timestamp = NO_TIMESTAMP
         self._note_from(0, self.size)
         self.write_indexes()
         if not was_active:
@@ -290,9 +308,10 @@ class Segment:
 
     # -- reading
 
-    def locate(self, offset: int) -> tuple[int, int]:
+    def locate(self, offset: int, file: File | None = None) -> tuple[int, int]:
         """Position and size of the first batch that reaches `offset` or lies behind it;
-        (size of the segment, 0) if there is none."""
+        (size of the segment, 0) if there is none. Whoever has the segment's file open at hand
+        may give it."""
         if offset >= self._tail_start and self.file is not None:
             found = bisect_right(self._tail_next, offset)
             positions = self._tail_positions
@@ -301,14 +320,20 @@ class Segment:
             position = positions[found]
             after = positions[found + 1] if found + 1 < len(positions) else self.size
             return position, after - position
-        position, last = self._start_for(offset)
+        position, last, after = self._start_for(offset)
+        if after - position > _SKIM_BYTES:
+            data = (file or self.open_file()).pread(_SKIM.size, after)
+            if len(data) == _SKIM.size:
+                base, length, delta, _ = _SKIM.unpack(data)
+                if last < base <= offset <= base + delta:
+                    return after, LENGTH_OVERHEAD + length
         return self._walk(position, offset, NO_TIMESTAMP, last)
 
     def find_timestamp(self, timestamp: int) -> tuple[int, int]:
         """Position and size of the first batch whose largest timestamp is at least this."""
         _, relative = self._lookup_time(timestamp)
         before = RELATIVE_OFFSET_MAX if relative < 0 else relative - 1
-        position, last = self._start_for(self.base_offset + before)
+        position, last, _ = self._start_for(self.base_offset + before)
         return self._walk(position, self.base_offset, timestamp, last)
 
     def next_with_timestamp(self, position: int, timestamp: int) -> tuple[int, int]:
@@ -344,18 +369,19 @@ class Segment:
             wanted = need if size > _SMALL_BATCH_BYTES else _SKIM_BYTES
         return end, 0
 
-    def _start_for(self, offset: int) -> tuple[int, int]:
+    def _start_for(self, offset: int) -> tuple[int, int, int]:
         """Where to begin walking for an offset: at the batch of the index entry below it, with
-        the last offset that this batch must have."""
+        the last offset that this batch must have, and the position of the next entry's batch,
+        or -1. Where batches are larger than the index interval, that is the one."""
         try:
-            relative, position = self.offset_index.floor(offset - self.base_offset)
+            relative, position, after = self.offset_index.floor(offset - self.base_offset)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error
         if relative < 0:
-            return 0, -1
+            return 0, -1, -1
         if position >= self.size:
             raise DamagedIndex(self, f"position {position} is beyond the log's {self.size} bytes")
-        return position, self.base_offset + relative
+        return position, self.base_offset + relative, after
 
     def _lookup_time(self, timestamp: int) -> tuple[int, int]:
         try:

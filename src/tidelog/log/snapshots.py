@@ -64,7 +64,7 @@ def decode(path: str, data: bytes) -> Producers:
         producer.coordinator_epoch = coordinator_epoch
         producer.txn_first_offset = first
         if sequence != NO_SEQUENCE:
-            producer.remember(sequence, offset - delta, offset)
+            producer.remember(sequence, offset - delta, offset, timestamp)
         producers.restore(producer_id, producer)
     return producers
 
