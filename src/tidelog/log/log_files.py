@@ -13,7 +13,8 @@ What makes it crash-safe, whichever of the writes that were not synced a power l
    indexes of closed segments included.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -38,6 +39,8 @@ from tidelog.log.flush import Flush
 from tidelog.log.producers import Producers
 from tidelog.log.segment import DamagedIndex, Segment
 from tidelog.log.segments import Segments
+
+Found = TypeVar("Found")
 
 
 class Home(Protocol):
@@ -79,6 +82,7 @@ class LogFiles:
         self.snapshot_offset = 0
         self._names_changed = False
         self._truncations = 0
+        self._snapshot_position = 0
         self._doomed: list[tuple[int, list[str]]] = []
 
     # -- roll, flush, close
@@ -102,6 +106,7 @@ class LogFiles:
         segment = Segment(self.folder, base_offset, self.settings, self.home.files)
         segment.create(self.disk)
         self._names_changed = True
+        self._snapshot_position = 0
         return segment
 
     def assign_epoch(self, epoch: int, start: int) -> None:
@@ -119,13 +124,13 @@ class LogFiles:
         if self.segments.active.base_offset < before < offset:
             remove_if_there(self.disk, f"{self.folder}/{file_name(before, SNAPSHOT)}")
         self.snapshot_offset = offset
+        self._snapshot_position = self.segments.active.size
 
+    @property
     def bytes_since_snapshot(self) -> int:
-        """How much would have to be replayed to know the producers after a crash."""
-        segment = self.segments.active
-        if self.snapshot_offset <= segment.base_offset:
-            return segment.size
-        return segment.size - segment.locate(self.snapshot_offset)[0]
+        """How much of the active segment would have to be replayed, at most, to know the
+        producers after a crash."""
+        return self.segments.active.size - self._snapshot_position
 
     def flush_is_due(self, now_ms: int) -> bool:
         """Closed segments are flushed at the next opportunity, the active one as settings say."""
@@ -166,12 +171,17 @@ class LogFiles:
         ]
 
     def end_flush(self, flush: Flush, now_ms: int) -> None:
-        if flush.truncations == self._truncations:
+        """What began before a truncation says nothing about the log after it, and what was
+        written may have to be written again."""
+        if flush.truncations == self._truncations and self.home.failure is None:
             self.recovery_point = max(self.recovery_point, flush.upto)
             self.last_flush_ms = now_ms
+        else:
+            self.epochs.changed = self._names_changed = True
 
     def flush(self, now_ms: int) -> None:
         """All three steps at once."""
+        self.check_online()
         try:
             flush = self.begin_flush()
             flush.run()
@@ -209,8 +219,8 @@ class LogFiles:
             raise self.failed(error) from error
 
     def truncated(self) -> None:
-        """A flush that began before a truncation says nothing about the log after it."""
         self._truncations += 1
+        self._snapshot_position = 0
 
     def check_online(self) -> None:
         if self.home.failure is not None:
@@ -224,8 +234,17 @@ class LogFiles:
         next start finds out what the failed operation left behind."""
         return self.home.fail(error)
 
-    def mend(self, damage: DamagedIndex) -> None:
-        try:
-            damage.segment.rebuild_indexes(self.disk)
-        except OSError as error:
-            raise self.failed(error) from error
+    def mended(self, damage: DamagedIndex, lookup: Callable[[], Found]) -> Found:
+        """Makes a damaged index anew and looks again. One that is damaged still has a log that
+        is: whoever asks is told."""
+        seen: set[Segment] = set()
+        while damage.segment not in seen:
+            seen.add(damage.segment)
+            try:
+                damage.segment.rebuild_indexes(self.disk)
+                return lookup()
+            except DamagedIndex as again:
+                damage = again
+            except OSError as error:
+                raise self.failed(error) from error
+        raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: {damage}") from damage

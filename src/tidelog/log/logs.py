@@ -14,7 +14,6 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.log.log_dir import LogDir, SettingsOf
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
-from tidelog.log.segment import DamagedIndex
 
 SNAPSHOT_EVERY_BYTES = 64 << 20
 
@@ -123,9 +122,7 @@ def _retain(log_dir: LogDir) -> int:
 def _take_snapshots(log_dir: LogDir) -> None:
     for log in log_dir.logs.values():
         try:
-            if log.bytes_since_snapshot() > SNAPSHOT_EVERY_BYTES:
+            if log.bytes_since_snapshot > SNAPSHOT_EVERY_BYTES:
                 log.take_snapshot()
-        except DamagedIndex as damage:
-            log.mend(damage)
         except OSError as error:
             raise log.failed(error) from error

@@ -247,8 +247,7 @@ class PartitionLog(LogFiles):
         try:
             return self._read(offset, max_bytes, upto)
         except DamagedIndex as damage:
-            self.mend(damage)
-            return self.read(offset, max_bytes, upto)
+            return self.mended(damage, lambda: self._read(offset, max_bytes, upto))
         except OSError as error:
             raise self.failed(error) from error
 
@@ -278,8 +277,7 @@ class PartitionLog(LogFiles):
         try:
             return self._find_timestamp(timestamp)
         except DamagedIndex as damage:
-            self.mend(damage)
-            return self.offset_for_timestamp(timestamp)
+            return self.mended(damage, lambda: self._find_timestamp(timestamp))
         except OSError as error:
             raise self.failed(error) from error
 

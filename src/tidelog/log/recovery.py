@@ -8,10 +8,10 @@ indexes, leader epochs, producers and aborted transactions are made again from w
 Long stretches are checked by a child process; the results are the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_EPOCH, Epoch, TopicPartition
@@ -33,13 +33,12 @@ from tidelog.log.files import (
 from tidelog.log.log_files import Home
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replay import reload_producers
-from tidelog.log.scan import batches, good_batches
+from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batches
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
 from tidelog.log.truncation import cut_segment, cutting, finish_cut
 
 INLINE_BYTES_MAX: Final = 64 << 20
-EVERYTHING: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +107,23 @@ def _segments_in(log: PartitionLog) -> list[Segment]:
 
 
 def _read_epochs(log: PartitionLog, found: Found) -> LeaderEpochs:
-    """From the file that was written last, if what was not synced can be believed."""
+    """From the file that was written last, if what was not synced can be believed; if that
+    cannot be read, from the batches below the recovery point: the others are checked anyway."""
     path = f"{log.folder}/{LEADER_EPOCHS}"
     unsynced = f"{log.folder}/{LEADER_EPOCHS_UNSYNCED}"
-    if found.same_boot and not found.was_closed and log.disk.stat(unsynced) is not None:
-        path = unsynced
-    if log.disk.stat(path) is None:
-        return LeaderEpochs()
+    if log.disk.stat(unsynced) is not None:
+        if found.same_boot and not found.was_closed:
+            path = unsynced
+        else:
+            log.disk.remove(unsynced)
     try:
-        return LeaderEpochs(parse_epochs(path, read_whole(log.disk, path)))
-    except BadValue:
-        return LeaderEpochs(_epochs_of(log.segments.all))
+        epochs = LeaderEpochs(parse_epochs(path, read_whole(log.disk, path)))
+        epochs.changed = path == unsynced
+    except (BadValue, FileNotFoundError):
+        durable = [s for s in log.segments.all if s.base_offset < found.recovery_point]
+        epochs = LeaderEpochs(_epochs_of(durable))
+        epochs.changed = True
+    return epochs
 
 
 def _epochs_of(segments: Iterable[Segment]) -> list[tuple[int, int]]:
@@ -141,6 +146,7 @@ class _Check:
         self.found = found
         self.workers = workers
         self.picked: dict[int, list[list[int]]] = {}
+        self._good_end = 0
 
     def run(self) -> None:
         if self.found.was_closed or self.found.same_boot:
@@ -159,8 +165,9 @@ class _Check:
         segment.resume(log.disk, size)
         start = max(0, segment.offset_index.last[1])
         trusted = EVERYTHING if self.found.was_closed else self.found.recovery_point
+        place = Place(segment_base=segment.base_offset, trusted_upto=trusted)
         end, next_offset, epoch = start, segment.base_offset, NO_EPOCH
-        for position, header, _ in good_batches(segment.open_file(), start, size, 0, trusted):
+        for position, header, _ in good_batches(segment.open_file(), start, size, place):
             end = position + header.size
             next_offset, epoch = header.next_offset, Epoch(header.partition_leader_epoch)
         epochs_are_known = epoch == log.epochs.latest
@@ -217,25 +224,37 @@ class _Check:
         return end == size
 
     def _scan(self, segment: Segment) -> int:
+        """Checks a segment in plain Python; returns how much of it is good."""
+        place = self._place(segment)
+        size = segment.size
+        stored = self._seen(good_batches(segment.open_file(), 0, size, place))
+        self._good_end = 0
+        segment.rebuild_indexes(self.log.disk, stored)
+        segment.size = size
+        return self._good_end
+
+    def _place(self, segment: Segment) -> Place:
+        return Place(
+            segment_base=segment.base_offset,
+            expected_offset=max(self.log.log_end_offset, segment.base_offset),
+            trusted_upto=self.found.recovery_point,
+        )
+
+    def _seen(self, stored: Iterable[StoredBatch]) -> Iterator[StoredBatch]:
+        """Takes note of where the log ends and which epochs it has, batch by batch."""
         log = self.log
-        end = 0
-        trusted = self.found.recovery_point
-        expected = max(log.log_end_offset, segment.base_offset)
-        for position, header, _ in good_batches(
-            segment.open_file(), 0, segment.size, expected, trusted
-        ):
+        for batch in stored:
+            header = batch.header
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != log.epochs.latest:
                 log.epochs.assign(epoch, header.base_offset)
-            end = position + header.size
             log.log_end_offset = header.next_offset
-        size, segment.size = segment.size, end
-        segment.rebuild_indexes(log.disk)
-        segment.size = size
-        return end
+            self._good_end = batch.position + header.size
+            yield batch
 
     def _scan_in_child(self, segment: Segment, workers: Workers) -> int:
         log = self.log
+        place = self._place(segment)
         result = workers.start(
             "scan",
             {
@@ -243,12 +262,14 @@ class _Check:
                 "base": segment.base_offset,
                 "from_position": 0,
                 "size": segment.size,
-                "expected_offset": max(log.log_end_offset, segment.base_offset),
-                "trusted_upto": self.found.recovery_point,
+                "expected_offset": place.expected_offset,
+                "trusted_upto": place.trusted_upto,
                 "index_interval_bytes": log.settings.index_interval_bytes,
                 "max_index_bytes": log.settings.index_bytes_max,
             },
         ).result()
+        if result["damaged"] or _stopped_below(result, segment.size, place):
+            return self._scan(segment)
         for kind in (OFFSET_INDEX, TIME_INDEX):
             log.home.files.forget(segment.path(kind))
             log.disk.rename(segment.path(kind) + REBUILT, segment.path(kind))
@@ -280,6 +301,12 @@ class _Check:
                 self.opened.removed_segments += 1
                 _remove_files(self.log, segment)
         self.log.segments.remove(segments)
+
+
+def _stopped_below(result: Mapping[str, Any], size: int, place: Place) -> bool:
+    """Whether the child met damage in what was durable: that is looked at with more patience."""
+    next_offset: int = result["next_offset"]
+    return result["valid_bytes"] < size and next_offset < place.trusted_upto
 
 
 def _settle_bounds(log: PartitionLog, found: Found) -> None:

@@ -8,10 +8,10 @@ that are replayed is written again from the markers met on the way.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.ports import Buffer, Disk
 from tidelog.log import snapshots, txn_index
-from tidelog.log.files import SNAPSHOT, TXN_INDEX, file_name
+from tidelog.log.files import SNAPSHOT, TXN_INDEX, file_name, read_whole, write_whole
 from tidelog.log.producers import Producers
 from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
@@ -77,13 +77,17 @@ def reload_producers(
         if offset > snapshot_upto:
             log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
     found = snapshots.read_latest(log.disk, log.folder, snapshot_upto)
-    start, log.producers = found if found is not None else (log.log_start_offset, Producers())
-    log.snapshot_offset = start
-    for segment in log.segments.all[max(0, log.segments.at(start)) :]:
-        _cut_aborted(log.disk, segment, start)
+    start, producers = found if found is not None else (log.log_start_offset, Producers())
+    replayed = log.segments.all[max(0, log.segments.at(start)) :]
+    if replayed and replayed[0].base_offset < start and not _is_readable(log.disk, replayed[0]):
+        reload_producers(log, replayed[0].base_offset, picked)
+        return
+    log.producers, log.snapshot_offset = producers, start
+    for segment in replayed:
+        aborted = _aborted_before(log.disk, segment, start)
         rows = (picked or {}).get(segment.base_offset)
-        for aborted in _replay(log.producers, segment, start, rows):
-            segment.append_aborted(log.disk, aborted)
+        aborted += _replay(log.producers, segment, start, rows)
+        _write_aborted(log.disk, segment, aborted)
 
 
 def _replay(
@@ -102,11 +106,29 @@ def _replay(
     yield from (aborted for aborted in noted if aborted is not None)
 
 
-def _cut_aborted(disk: Disk, segment: Segment, upto: int) -> None:
-    """Keeps the entries whose marker lies below `upto`; the others are about to be made again."""
+def _is_readable(disk: Disk, segment: Segment) -> bool:
+    try:
+        segment.aborted(disk)
+    except BadValue:
+        return False
+    return True
+
+
+def _aborted_before(
+    disk: Disk, segment: Segment, offset: int
+) -> list[txn_index.AbortedTransaction]:
+    """The entries whose marker lies below `offset`; the others are about to be made again."""
+    if segment.base_offset >= offset:
+        return []
+    return [entry for entry in segment.aborted(disk) if entry.last_offset < offset]
+
+
+def _write_aborted(
+    disk: Disk, segment: Segment, aborted: list[txn_index.AbortedTransaction]
+) -> None:
+    """Replaces the transaction index if it says something else: a crash finds either one."""
     path = segment.path(TXN_INDEX)
-    if disk.stat(path) is not None:
-        kept = [entry for entry in segment.aborted(disk) if entry.last_offset < upto]
-        file = disk.open(path, "write")
-        file.truncate(0)
-        file.pwrite(txn_index.encode(kept), 0)
+    data = txn_index.encode(aborted)
+    there = read_whole(disk, path) if disk.stat(path) is not None else b""
+    if there != data:
+        write_whole(disk, path, data)

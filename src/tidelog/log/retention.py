@@ -111,8 +111,7 @@ def youngest_ms(log: PartitionLog, segment: Segment) -> int:
         timestamp = segment.largest_timestamp()
         info = log.disk.stat(segment.path(LOG)) if timestamp < 0 else None
     except DamagedIndex as damage:
-        log.mend(damage)
-        return youngest_ms(log, segment)
+        return log.mended(damage, lambda: youngest_ms(log, segment))
     except OSError as error:
         raise log.failed(error) from error
     return timestamp if info is None else info.modified_ms

@@ -5,6 +5,7 @@ a log of some megabytes. Long ones go to a child process, which runs the same wa
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.base.errors import KafkaError
@@ -19,6 +20,8 @@ from tidelog.records.batch import (
 )
 
 CHUNK_BYTES: Final = 1 << 20
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+EVERYTHING: Final = 1 << 63
 
 
 class StoredBatch(NamedTuple):
@@ -52,19 +55,55 @@ def batches(file: File, position: int, end: int) -> Iterator[StoredBatch]:
         position += size
 
 
-def good_batches(
-    file: File, position: int, end: int, expected_offset: int, trusted_upto: int
-) -> Iterator[StoredBatch]:
-    """As `batches`, and stops at the first one that is damaged or out of order. What lies
-    below `trusted_upto` was made durable: damage there is not a crash's, so a batch whose
-    length can be followed is kept for a replica or a person to judge."""
-    for batch in batches(file, position, end):
-        if batch.header.base_offset < expected_offset or batch.header.last_offset_delta < 0:
-            return
-        if batch.header.next_offset > trusted_upto and not _is_good(batch):
-            return
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a stretch of batches belongs: in which segment, behind which offset, and up to
+    which offset it was made durable before."""
+
+    segment_base: int
+    expected_offset: int = 0
+    trusted_upto: int = 0
+
+    def takes(self, header: BatchHeader, expected_offset: int) -> bool:
+        return (
+            header.base_offset >= expected_offset
+            and header.last_offset_delta >= 0
+            and header.last_offset - self.segment_base <= RELATIVE_OFFSET_MAX
+        )
+
+
+def good_batches(file: File, position: int, end: int, place: Place) -> Iterator[StoredBatch]:
+    """As `batches`, and stops at the first one that a crash may have left damaged or out of order.
+
+    What lies below `trusted_upto` was made durable: damage there is not a crash's, and what
+    comes behind it must not be lost. There a batch is passed over, and only if its offsets
+    cannot be: they do not follow, or those of the next one would not."""
+    expected = place.expected_offset
+    stream = batches(file, position, end)
+    batch = next(stream, None)
+    while batch is not None:
+        after = next(stream, None)
+        if expected >= place.trusted_upto:
+            if not place.takes(batch.header, expected) or not _is_good(batch):
+                return
+        elif not place.takes(batch.header, expected) or _contradicts(after, batch, expected, place):
+            batch = after
+            continue
         yield batch
-        expected_offset = batch.header.next_offset
+        expected = batch.header.next_offset
+        batch = after
+
+
+def _contradicts(
+    after: StoredBatch | None, batch: StoredBatch, expected: int, place: Place
+) -> bool:
+    """Whether the next batch is durable too and says that this one's offsets are wrong."""
+    return (
+        after is not None
+        and after.header.next_offset <= place.trusted_upto
+        and after.header.base_offset < batch.header.next_offset
+        and place.takes(after.header, expected)
+    )
 
 
 def _is_good(batch: StoredBatch) -> bool:

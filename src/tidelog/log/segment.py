@@ -8,6 +8,7 @@ the entry names, so a damaged index is noticed when it is used, and made anew.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
@@ -29,10 +30,15 @@ from tidelog.log.files import (
     read_whole,
 )
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from tidelog.log.scan import batches
+from tidelog.log.scan import (
+    EVERYTHING,
+    RELATIVE_OFFSET_MAX,
+    Place,
+    StoredBatch,
+    good_batches,
+)
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
 
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 NEVER_MS: Final = 1 << 62
 TAIL_BATCHES: Final = 4096
 INDEX_LOT: Final = 64
@@ -256,8 +262,10 @@ class Segment:
         self.max_timestamp = timestamp if offset >= 0 else NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset + max(0, offset)
         self._indexed_timestamp = self.max_timestamp
+        self.forget_tail(EVERYTHING)
         if last >= 0:
             self._walk(position, self.base_offset + last, NO_TIMESTAMP, self.base_offset + last)
+            self._check_last_time((timestamp, offset))
         self._note_from(max(0, position), end)
 
     def _note_from(self, position: int, end: int) -> None:
@@ -266,18 +274,27 @@ class Segment:
         self._index_lot = 1
         self.roll_bytes = self.settings.segment_bytes
         self.forget_tail(self.base_offset)
-        for at, header, _ in batches(self.open_file(), position, end):
+        place = Place(segment_base=self.base_offset, trusted_upto=EVERYTHING)
+        self.note_all(good_batches(self.open_file(), position, end, place))
+
+    def note_all(self, stored: Iterable[StoredBatch]) -> None:
+        for at, header, _ in stored:
             self.note(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)
 
-    def rebuild_indexes(self, disk: Disk) -> None:
-        """Makes both indexes anew from the log's headers; durably if the segment is closed,
-        because no flush will come that does it."""
+    def rebuild_indexes(self, disk: Disk, stored: Iterable[StoredBatch] | None = None) -> None:
+        """Makes both indexes anew from the batches, all of them unless some are given; durably if
+        the segment is closed, because no flush will come that does it."""
         was_active = self.file is not None
+        end = self.size
         for index in (self.offset_index, self.time_index):
             index.create(disk)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._indexed_timestamp = NO_TIMESTAMP
-        self._note_from(0, self.size)
+        if stored is None:
+            self._note_from(0, end)
+        else:
+            self._note_from(0, 0)
+            self.note_all(stored)
         self.write_indexes()
         if not was_active:
             self.close_for_writing()
@@ -331,7 +348,7 @@ class Segment:
 
     def find_timestamp(self, timestamp: int) -> tuple[int, int]:
         """Position and size of the first batch whose largest timestamp is at least this."""
-        _, relative = self._lookup_time(timestamp)
+        relative = self._offset_reaching(timestamp)
         before = RELATIVE_OFFSET_MAX if relative < 0 else relative - 1
         position, last, _ = self._start_for(self.base_offset + before)
         return self._walk(position, self.base_offset, timestamp, last)
@@ -383,11 +400,25 @@ class Segment:
             raise DamagedIndex(self, f"position {position} is beyond the log's {self.size} bytes")
         return position, self.base_offset + relative, after
 
-    def _lookup_time(self, timestamp: int) -> tuple[int, int]:
+    def _offset_reaching(self, timestamp: int) -> int:
+        """The relative offset in the first time entry at or above a timestamp, or -1. That entry
+        and the one before it must be right, or something in between would be missed."""
         try:
-            return self.time_index.ceiling(timestamp)
+            before = self.time_index.floor(timestamp - 1)[:2]
+            found = self.time_index.ceiling(timestamp)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error
+        for entry in (before, found):
+            if entry[1] >= 0:
+                self._check_time_entry(*entry)
+        return found[1]
+
+    def _check_time_entry(self, timestamp: int, relative: int) -> None:
+        position, size = self.locate(self.base_offset + relative)
+        data = self.open_file().pread(_SKIM.size, position) if size else b""
+        if len(data) < _SKIM.size or _SKIM.unpack(data)[3] != timestamp:
+            where = self.base_offset + relative
+            raise DamagedIndex(self, f"no batch of time {timestamp} at offset {where}")
 
     def read_first_timestamp(self) -> int:
         """Of the first batch; -1 if there is none, or it has none."""
@@ -396,13 +427,20 @@ class Segment:
 
     def largest_timestamp(self) -> int:
         """From the time index; -1 if no record of this segment has one."""
-        if self.file is not None or self.max_timestamp != NO_TIMESTAMP:
-            return self.max_timestamp
-        try:
-            self.max_timestamp = max(NO_TIMESTAMP, self.time_index.last[0])
-        except (BadValue, FileNotFoundError) as error:
-            raise DamagedIndex(self, str(error)) from error
+        if self.file is None and self.max_timestamp == NO_TIMESTAMP:
+            try:
+                last = self.time_index.last
+            except (BadValue, FileNotFoundError) as error:
+                raise DamagedIndex(self, str(error)) from error
+            self._check_last_time(last)
+            self.max_timestamp = max(NO_TIMESTAMP, last[0])
         return self.max_timestamp
+
+    def _check_last_time(self, last: tuple[int, int]) -> None:
+        if last[1] >= 0:
+            self._check_time_entry(*last)
+        elif self.read_first_timestamp() > 0:
+            raise DamagedIndex(self, "the time index is empty, but the records have times")
 
 
 class DamagedIndex(Exception):

@@ -10,8 +10,8 @@ durable, and the next start makes it so before anything is appended (`finish_cut
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidelog.log.checkpoints import LEADER_EPOCHS, format_epochs
-from tidelog.log.files import write_whole
+from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, format_epochs
+from tidelog.log.files import remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
 from tidelog.log.replay import reload_producers
@@ -55,19 +55,22 @@ def truncate_suffix(log: PartitionLog, to: int, now_ms: int) -> None:
     a batch that held it in its middle."""
     log.check_online()
     try:
-        if to < log.segments.first.base_offset:
-            with cutting(log):
-                _restart_at(log, to, now_ms)
-        elif to < log.log_end_offset:
-            with cutting(log):
-                _truncate(log, to, now_ms)
-        log.epochs.truncate_suffix(to)
-        _write_epochs(log)
+        _truncate_suffix(log, to, now_ms)
     except DamagedIndex as damage:
-        log.mend(damage)
-        truncate_suffix(log, to, now_ms)
+        log.mended(damage, lambda: _truncate_suffix(log, to, now_ms))
     except OSError as error:
         raise log.failed(error) from error
+
+
+def _truncate_suffix(log: PartitionLog, to: int, now_ms: int) -> None:
+    if to < log.segments.first.base_offset:
+        with cutting(log):
+            _restart_at(log, to, now_ms)
+    elif to < log.log_end_offset:
+        with cutting(log):
+            _truncate(log, to, now_ms)
+    log.epochs.truncate_suffix(to)
+    _write_epochs(log)
 
 
 def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
@@ -144,4 +147,5 @@ def _write_epochs(log: PartitionLog) -> None:
     if log.epochs.changed:
         data = format_epochs(log.epochs.entries)
         write_whole(log.disk, f"{log.folder}/{LEADER_EPOCHS}", data)
+        remove_if_there(log.disk, f"{log.folder}/{LEADER_EPOCHS_UNSYNCED}")
         log.epochs.changed = False
