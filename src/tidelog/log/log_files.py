@@ -37,7 +37,8 @@ from tidelog.log.files import (
 )
 from tidelog.log.flush import Flush
 from tidelog.log.producers import Producers
-from tidelog.log.segment import DamagedIndex, Segment
+from tidelog.log.segment import Segment
+from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
 
 Found = TypeVar("Found")
@@ -237,11 +238,12 @@ class LogFiles:
     def mended(self, damage: DamagedIndex, lookup: Callable[[], Found]) -> Found:
         """Makes a damaged index anew and looks again. One that is damaged still has a log that
         is: whoever asks is told."""
-        seen: set[Segment] = set()
-        while damage.segment not in seen:
-            seen.add(damage.segment)
+        seen: set[int] = set()
+        while damage.base_offset not in seen:
+            seen.add(damage.base_offset)
             try:
-                damage.segment.rebuild_indexes(self.disk)
+                segment = self.segments.all[self.segments.at(damage.base_offset)]
+                segment.rebuild_indexes(self.disk)
                 return lookup()
             except DamagedIndex as again:
                 damage = again

@@ -13,7 +13,8 @@ from tidelog.base.ports import Buffer, File
 from tidelog.log.log_files import LogFiles
 from tidelog.log.producers import FRESH, SEQUENCE_MAX
 from tidelog.log.replay import note_batch
-from tidelog.log.segment import DamagedIndex, Segment
+from tidelog.log.segment import Segment
+from tidelog.log.segment_reader import DamagedIndex
 from tidelog.records.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,

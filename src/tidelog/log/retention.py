@@ -11,7 +11,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.log import snapshots
 from tidelog.log.files import LOG, SNAPSHOT, file_name
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.segment import DamagedIndex, Segment
+from tidelog.log.segment import Segment
+from tidelog.log.segment_reader import DamagedIndex
 
 UP_TO_HIGH_WATERMARK = -1
 

@@ -1,15 +1,12 @@
 """One segment of a log: a `.log` file of batches, with an offset index and a time index.
 
-The last segment is active: its file stays open, its index entries are in memory, and it
-remembers where its latest batches begin, so that a reader at the tail is answered without
-a system call. A closed segment is read through the shared `OpenFiles`. Positions come from
-the index and a short walk over batch headers; the batch at an index entry must be the one
-the entry names, so a damaged index is noticed when it is used, and made anew.
+The last segment is active: its file stays open, its index entries are in memory and written
+behind the log in lots, and where its latest batches begin is remembered. A closed segment is
+read through the shared `OpenFiles`. How batches are found is in `segment_reader`.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
@@ -17,7 +14,7 @@ from crc32c import crc32c
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import Buffer, Disk, File
+from tidelog.base.ports import Buffer, Disk
 from tidelog.log import txn_index
 from tidelog.log.files import (
     LOG,
@@ -26,10 +23,9 @@ from tidelog.log.files import (
     TIME_INDEX,
     TXN_INDEX,
     OpenFiles,
-    file_name,
     read_whole,
 )
-from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from tidelog.log.scan import (
     EVERYTHING,
     RELATIVE_OFFSET_MAX,
@@ -37,39 +33,22 @@ from tidelog.log.scan import (
     StoredBatch,
     good_batches,
 )
-from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
+from tidelog.log.segment_reader import DamagedIndex, SegmentReader
 
 NEVER_MS: Final = 1 << 62
 TAIL_BATCHES: Final = 4096
 INDEX_LOT: Final = 64
-_SKIM: Final = Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
-_SKIM_BYTES: Final = 8192
-_SMALL_BATCH_BYTES: Final = 1024
 
 
-class Segment:
+class Segment(SegmentReader):
     __slots__ = (
-        "_files",
         "_index_lot",
         "_indexed_timestamp",
-        "_log_path",
-        "_stem",
-        "_tail_next",
-        "_tail_positions",
-        "_tail_start",
-        "base_offset",
-        "file",
         "first_timestamp",
-        "folder",
-        "max_timestamp",
         "max_timestamp_offset",
-        "offset_index",
         "roll_bytes",
         "roll_ms",
         "settings",
-        "size",
-        "suffix",
-        "time_index",
         "unindexed_bytes",
     )
 
@@ -81,33 +60,17 @@ class Segment:
         files: OpenFiles,
         suffix: str = "",
     ) -> None:
-        self.folder = folder
-        self.base_offset = base_offset
+        super().__init__(folder, base_offset, files, suffix)
         self.settings = settings
-        self.suffix = suffix
-        self.size = 0
-        self.file: File | None = None
         self.first_timestamp = NEVER_MS
-        self.max_timestamp: int = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.unindexed_bytes = 0
         self.roll_bytes = settings.segment_bytes
         self.roll_ms = settings.segment_ms - self._jitter_ms()
         if settings.cleanup_compact:
             self.roll_ms = min(self.roll_ms, settings.max_compaction_lag_ms)
-        self._files = files
-        self._stem = f"{folder}/{file_name(base_offset, '')}"
-        self._log_path = self.path(LOG)
-        self._tail_next: list[int] = []
-        self._tail_positions: list[int] = []
-        self._tail_start = base_offset
         self._indexed_timestamp: int = NO_TIMESTAMP
         self._index_lot = 1
-        self.offset_index = SparseIndex(files, self.path(OFFSET_INDEX), OFFSET_ENTRY)
-        self.time_index = SparseIndex(files, self.path(TIME_INDEX), TIME_ENTRY)
-
-    def path(self, kind: str) -> str:
-        return f"{self._stem}{kind}{self.suffix}"
 
     def _jitter_ms(self) -> int:
         """Spreads the rolls of many partitions, the same way at every start."""
@@ -235,9 +198,6 @@ class Segment:
 
     # -- opening, truncating, moving
 
-    def open_file(self) -> File:
-        return self.file if self.file is not None else self._files.get(self._log_path)
-
     def resume(self, disk: Disk, end: int) -> int:
         """Makes it the active segment, with `end` bytes of log: cuts the indexes to that and
         walks the batches behind the last entry. Returns the offset that comes next. Where the
@@ -301,11 +261,6 @@ class Segment:
             self.offset_index.sync()
             self.time_index.sync()
 
-    def forget_tail(self, next_offset: int) -> None:
-        self._tail_next.clear()
-        self._tail_positions.clear()
-        self._tail_start = next_offset
-
     def forget(self) -> None:
         """Lets go of open files whose names are about to mean something else."""
         for kind in SEGMENT_KINDS:
@@ -322,130 +277,3 @@ class Segment:
         self._log_path = self.path(LOG)
         self.offset_index.moved(self.path(OFFSET_INDEX))
         self.time_index.moved(self.path(TIME_INDEX))
-
-    # -- reading
-
-    def locate(self, offset: int, file: File | None = None) -> tuple[int, int]:
-        """Position and size of the first batch that reaches `offset` or lies behind it;
-        (size of the segment, 0) if there is none. Whoever has the segment's file open at hand
-        may give it."""
-        if offset >= self._tail_start and self.file is not None:
-            found = bisect_right(self._tail_next, offset)
-            positions = self._tail_positions
-            if found >= len(positions):
-                return self.size, 0
-            position = positions[found]
-            after = positions[found + 1] if found + 1 < len(positions) else self.size
-            return position, after - position
-        position, last, after = self._start_for(offset)
-        if after - position > _SKIM_BYTES:
-            data = (file or self.open_file()).pread(_SKIM.size, after)
-            if len(data) == _SKIM.size:
-                base, length, delta, _ = _SKIM.unpack(data)
-                if last < base <= offset <= base + delta:
-                    return after, LENGTH_OVERHEAD + length
-        return self._walk(position, offset, NO_TIMESTAMP, last)
-
-    def find_timestamp(self, timestamp: int) -> tuple[int, int]:
-        """Position and size of the first batch whose largest timestamp is at least this."""
-        relative = self._offset_reaching(timestamp)
-        before = RELATIVE_OFFSET_MAX if relative < 0 else relative - 1
-        position, last, _ = self._start_for(self.base_offset + before)
-        return self._walk(position, self.base_offset, timestamp, last)
-
-    def next_with_timestamp(self, position: int, timestamp: int) -> tuple[int, int]:
-        return self._walk(position, self.base_offset, timestamp, -1)
-
-    def _walk(
-        self, position: int, offset: int, timestamp: int, first_last_offset: int
-    ) -> tuple[int, int]:
-        """The first batch from `position` on that reaches both the offset and the timestamp.
-        The one it begins with must end at `first_last_offset`, unless that is negative."""
-        file, end = self.open_file(), self.size
-        unpack, need = _SKIM.unpack_from, _SKIM.size
-        wanted = need
-        while position + HEADER_SIZE <= end:
-            data = file.pread(wanted, position)
-            at, stop, size = 0, len(data) - need, 0
-            while at <= stop:
-                base, length, delta, max_timestamp = unpack(data, at)
-                last = base + delta
-                if first_last_offset >= 0:
-                    if last != first_last_offset:
-                        raise DamagedIndex(self, f"no batch ends at {first_last_offset} there")
-                    first_last_offset = -1
-                size = LENGTH_OVERHEAD + length
-                if size < HEADER_SIZE or position + at + size > end:
-                    return end, 0
-                if last >= offset and max_timestamp >= timestamp:
-                    return position + at, size
-                at += size
-            if at == 0:
-                break
-            position += at
-            wanted = need if size > _SMALL_BATCH_BYTES else _SKIM_BYTES
-        return end, 0
-
-    def _start_for(self, offset: int) -> tuple[int, int, int]:
-        """Where to begin walking for an offset: at the batch of the index entry below it, with
-        the last offset that this batch must have, and the position of the next entry's batch,
-        or -1. Where batches are larger than the index interval, that is the one."""
-        try:
-            relative, position, after = self.offset_index.floor(offset - self.base_offset)
-        except (BadValue, FileNotFoundError) as error:
-            raise DamagedIndex(self, str(error)) from error
-        if relative < 0:
-            return 0, -1, -1
-        if position >= self.size:
-            raise DamagedIndex(self, f"position {position} is beyond the log's {self.size} bytes")
-        return position, self.base_offset + relative, after
-
-    def _offset_reaching(self, timestamp: int) -> int:
-        """The relative offset in the first time entry at or above a timestamp, or -1. That entry
-        and the one before it must be right, or something in between would be missed."""
-        try:
-            before = self.time_index.floor(timestamp - 1)[:2]
-            found = self.time_index.ceiling(timestamp)
-        except (BadValue, FileNotFoundError) as error:
-            raise DamagedIndex(self, str(error)) from error
-        for entry in (before, found):
-            if entry[1] >= 0:
-                self._check_time_entry(*entry)
-        return found[1]
-
-    def _check_time_entry(self, timestamp: int, relative: int) -> None:
-        position, size = self.locate(self.base_offset + relative)
-        data = self.open_file().pread(_SKIM.size, position) if size else b""
-        if len(data) < _SKIM.size or _SKIM.unpack(data)[3] != timestamp:
-            where = self.base_offset + relative
-            raise DamagedIndex(self, f"no batch of time {timestamp} at offset {where}")
-
-    def read_first_timestamp(self) -> int:
-        """Of the first batch; -1 if there is none, or it has none."""
-        data = self.open_file().pread(HEADER_SIZE, 0) if self.size else b""
-        return read_header(data).max_timestamp if len(data) == HEADER_SIZE else NO_TIMESTAMP
-
-    def largest_timestamp(self) -> int:
-        """From the time index; -1 if no record of this segment has one."""
-        if self.file is None and self.max_timestamp == NO_TIMESTAMP:
-            try:
-                last = self.time_index.last
-            except (BadValue, FileNotFoundError) as error:
-                raise DamagedIndex(self, str(error)) from error
-            self._check_last_time(last)
-            self.max_timestamp = max(NO_TIMESTAMP, last[0])
-        return self.max_timestamp
-
-    def _check_last_time(self, last: tuple[int, int]) -> None:
-        if last[1] >= 0:
-            self._check_time_entry(*last)
-        elif self.read_first_timestamp() > 0:
-            raise DamagedIndex(self, "the time index is empty, but the records have times")
-
-
-class DamagedIndex(Exception):
-    """An index that does not agree with its log. The log makes it anew and asks again."""
-
-    def __init__(self, segment: Segment, why: str) -> None:
-        super().__init__(f"{segment.path(OFFSET_INDEX)}: {why}")
-        self.segment = segment

@@ -15,7 +15,8 @@ from tidelog.log.files import remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
 from tidelog.log.replay import reload_producers
-from tidelog.log.segment import DamagedIndex, Segment
+from tidelog.log.segment import Segment
+from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
 from tidelog.records.batch import OFFSET_AND_LENGTH
 
