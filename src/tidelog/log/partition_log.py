@@ -5,6 +5,7 @@ is changed; state follows what the disk has done. A read is a range of a file, t
 it is.
 """
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -81,15 +82,14 @@ class PartitionLog(LogFiles):
                 found = producers.check(producer_id, producer_epoch, sequence, delta, attributes)
                 if found != FRESH:
                     return found
-        offset = self.log_end_offset
-        last_offset = offset + delta
-        self._write_produced(batch, length, (offset, last_offset, timestamp), leader_epoch)
-        self.log_end_offset = last_offset + 1
+        offset = self._write_produced(batch, length, delta, timestamp, leader_epoch)
         if producer is not None:
-            producer.remember((sequence + delta) & SEQUENCE_MAX, offset, last_offset, timestamp)
+            sequence = (sequence + delta) & SEQUENCE_MAX
+            producer.remember(sequence, offset, offset + delta, timestamp)
         elif producer_id >= 0:
+            offsets = (offset, offset + delta)
             self.producers.append(
-                producer_id, producer_epoch, sequence, (offset, last_offset), timestamp, attributes
+                producer_id, producer_epoch, sequence, offsets, timestamp, attributes
             )
         return offset
 
@@ -97,11 +97,13 @@ class PartitionLog(LogFiles):
         self,
         batch: bytearray | memoryview,
         length: int,
-        place: tuple[int, int, int],
+        delta: int,
+        timestamp: int,
         leader_epoch: int,
-    ) -> None:
-        """Stamps a checked batch and writes it to its place: first and last offset, timestamp."""
-        offset, last_offset, timestamp = place
+    ) -> int:
+        """Stamps a checked batch and writes it behind the last; returns its first offset."""
+        offset = self.log_end_offset
+        last_offset = offset + delta
         size = LENGTH_OVERHEAD + length
         segment = self.segments.active
         try:
@@ -112,9 +114,14 @@ class PartitionLog(LogFiles):
             OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, length, leader_epoch)
             if leader_epoch != self.epochs.latest:
                 self.assign_epoch(leader_epoch, offset)
-            segment.append(batch, size, offset, last_offset, timestamp)
+            position = segment.size
+            assert segment.file is not None
+            segment.file.pwrite(batch, position)
+            segment.note(position, size, offset, last_offset, timestamp)
         except OSError as error:
             raise self.failed(error) from error
+        self.log_end_offset = last_offset + 1
+        return offset
 
     def append_marker(self, batch: bytearray, leader_epoch: int) -> int:
         """Appends a control batch made by this broker's coordinator; returns its offset."""
@@ -257,7 +264,7 @@ class PartitionLog(LogFiles):
         index = len(segments) - 1
         segment = segments[index]
         if offset < segment.base_offset:
-            index = self.segments.at(offset)
+            index = bisect_right(self.segments.bases, offset) - 1
             segment = segments[index]
         file = segment.open_file()
         position, size = segment.locate(offset, file)

@@ -34,8 +34,6 @@ class Producer:
         "coordinator_epoch",
         "epoch",
         "last_offset",
-        "last_offset_delta",
-        "last_sequence",
         "last_timestamp",
         "next_sequence",
         "txn_first_offset",
@@ -49,22 +47,27 @@ class Producer:
 
     def _forget(self, epoch: int) -> None:
         self.epoch = epoch
-        self.last_sequence = NO_SEQUENCE
         self.next_sequence = 0
         self.last_offset = -1
-        self.last_offset_delta = 0
         self._slot = 0
         self._ring = array("q", [FRESH]) * (WINDOW * _FIELDS)
+
+    @property
+    def last_sequence(self) -> int:
+        return NO_SEQUENCE if self.last_offset < 0 else (self.next_sequence - 1) & SEQUENCE_MAX
+
+    @property
+    def last_offset_delta(self) -> int:
+        return 0 if self.last_offset < 0 else self.last_offset - self._ring[self._slot - 2]
 
     def remember(
         self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int
     ) -> None:
         ring, slot = self._ring, self._slot
         self.last_timestamp = timestamp
-        ring[slot] = self.last_sequence = last_sequence
+        ring[slot] = last_sequence
         ring[slot + 1] = first_offset
         ring[slot + 2] = self.last_offset = last_offset
-        self.last_offset_delta = last_offset - first_offset
         self.next_sequence = last_sequence + 1 if last_sequence < SEQUENCE_MAX else 0
         self._slot = slot + _FIELDS if slot < _LAST_SLOT else 0
 

@@ -14,7 +14,7 @@ from crc32c import crc32c
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import Buffer, Disk
+from tidelog.base.ports import Disk
 from tidelog.log import txn_index
 from tidelog.log.files import (
     LOG,
@@ -86,15 +86,6 @@ class Segment(SegmentReader):
         self.file.truncate(0)
         self.offset_index.create(disk)
         self.time_index.create(disk)
-
-    def append(
-        self, data: Buffer, size: int, first_offset: int, last_offset: int, timestamp: int
-    ) -> None:
-        """Writes a batch behind the last one. If it fails, the segment is as it was."""
-        position = self.size
-        assert self.file is not None
-        self.file.pwrite(data, position)
-        self.note(position, size, first_offset, last_offset, timestamp)
 
     def note(
         self, position: int, size: int, first_offset: int, last_offset: int, timestamp: int

@@ -82,21 +82,30 @@ class SegmentReader:
             position = positions[found]
             after = positions[found + 1] if found + 1 < len(positions) else self.size
             return position, after - position
-        position, last, after = self._start_for(offset)
+        try:
+            relative, position, after = self.offset_index.floor(offset - self.base_offset)
+        except (BadValue, FileNotFoundError) as error:
+            raise DamagedIndex(self, str(error)) from error
+        last = self.base_offset + relative if relative >= 0 else -1
         if after - position > _SKIM_BYTES:
+            # Where batches are larger than the index interval, the next entry's is the one.
             data = (file or self.open_file()).pread(_SKIM.size, after)
             if len(data) == _SKIM.size:
                 base, length, delta, _ = _SKIM.unpack(data)
                 if last < base <= offset <= base + delta:
                     return after, LENGTH_OVERHEAD + length
-        return self._walk(position, offset, NO_TIMESTAMP, last)
+        return self._walk(max(0, position), offset, NO_TIMESTAMP, last)
 
     def find_timestamp(self, timestamp: int) -> tuple[int, int]:
         """Position and size of the first batch whose largest timestamp is at least this."""
         relative = self._offset_reaching(timestamp)
         before = RELATIVE_OFFSET_MAX if relative < 0 else relative - 1
-        position, last, _ = self._start_for(self.base_offset + before)
-        return self._walk(position, self.base_offset, timestamp, last)
+        try:
+            relative, position, _ = self.offset_index.floor(before)
+        except (BadValue, FileNotFoundError) as error:
+            raise DamagedIndex(self, str(error)) from error
+        last = self.base_offset + relative if relative >= 0 else -1
+        return self._walk(max(0, position), self.base_offset, timestamp, last)
 
     def next_with_timestamp(self, position: int, timestamp: int) -> tuple[int, int]:
         return self._walk(position, self.base_offset, timestamp, -1)
@@ -107,6 +116,8 @@ class SegmentReader:
         """The first batch from `position` on that reaches both the offset and the timestamp.
         The one it begins with must end at `first_last_offset`, unless that is negative."""
         file, end = self.open_file(), self.size
+        if first_last_offset >= 0 and position >= end:
+            raise DamagedIndex(self, f"position {position} is beyond the log's {end} bytes")
         unpack, need = _SKIM.unpack_from, _SKIM.size
         wanted = need
         while position + HEADER_SIZE <= end:
@@ -130,20 +141,6 @@ class SegmentReader:
             position += at
             wanted = need if size > _SMALL_BATCH_BYTES else _SKIM_BYTES
         return end, 0
-
-    def _start_for(self, offset: int) -> tuple[int, int, int]:
-        """Where to begin walking for an offset: at the batch of the index entry below it, with
-        the last offset that this batch must have, and the position of the next entry's batch,
-        or -1. Where batches are larger than the index interval, that is the one."""
-        try:
-            relative, position, after = self.offset_index.floor(offset - self.base_offset)
-        except (BadValue, FileNotFoundError) as error:
-            raise DamagedIndex(self, str(error)) from error
-        if relative < 0:
-            return 0, -1, -1
-        if position >= self.size:
-            raise DamagedIndex(self, f"position {position} is beyond the log's {self.size} bytes")
-        return position, self.base_offset + relative, after
 
     def _offset_reaching(self, timestamp: int) -> int:
         """The relative offset in the first time entry at or above a timestamp, or -1. That entry

@@ -10,13 +10,13 @@ from tidelog.log.segment import Segment
 
 
 class Segments:
-    """`all` and `active` are plain attributes because every append and read looks at them."""
+    """`all`, `bases` and `active` are plain attributes: every append or read looks at them."""
 
     active: Segment
 
     def __init__(self, segments: list[Segment]) -> None:
         self.all: list[Segment] = []
-        self._bases: list[int] = []
+        self.bases: list[int] = []
         self._largest: list[int] = []
         self.replace([], segments)
 
@@ -34,11 +34,11 @@ class Segments:
 
     def at(self, offset: int) -> int:
         """The index of the segment that holds an offset at or above the first base offset."""
-        return bisect_right(self._bases, offset) - 1
+        return bisect_right(self.bases, offset) - 1
 
     def end_of(self, index: int, log_end_offset: int) -> int:
         """The offset behind a segment's last one."""
-        return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
+        return self.bases[index + 1] if index + 1 < len(self.bases) else log_end_offset
 
     def with_timestamp(self, timestamp: int) -> int:
         """The index of the first segment that may hold a record of that time or later."""
@@ -49,7 +49,7 @@ class Segments:
 
     def add(self, segment: Segment) -> None:
         self.all.append(segment)
-        self._bases.append(segment.base_offset)
+        self.bases.append(segment.base_offset)
         self.active = segment
 
     def remove(self, segments: list[Segment]) -> None:
@@ -58,7 +58,7 @@ class Segments:
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
         kept = [segment for segment in self.all if segment not in old]
         self.all = sorted([*kept, *new], key=lambda segment: segment.base_offset)
-        self._bases = [segment.base_offset for segment in self.all]
+        self.bases = [segment.base_offset for segment in self.all]
         self._largest = []
         if self.all:
             self.active = self.all[-1]
