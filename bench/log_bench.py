@@ -10,7 +10,8 @@ import gc
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
@@ -106,6 +107,15 @@ def new_log(name: str, settings: LogSettings) -> PartitionLog:
     return open_dir(name, settings).create_log(PARTITION, settings)
 
 
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """A broker collects when it has nothing else to do."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def seconds(work: Callable[[], Any]) -> float:
     started = process_time()
     work()
@@ -191,10 +201,11 @@ def append_cost(*, idempotent: bool) -> Row:
                 sequence += 1
             batches.append(seal(head, one[HEADER.size :]))
         append = log.append_as_leader
-        started = process_time()
-        for item in batches:
-            append(item, 0, NOW)
-        costs.append((process_time() - started) / len(batches) * 1e6)
+        with no_garbage():
+            started = process_time()
+            for item in batches:
+                append(item, 0, NOW)
+            costs.append((process_time() - started) / len(batches) * 1e6)
     who = "an idempotent producer" if idempotent else "a plain producer"
     name = f"append as leader for {who}, without system calls"
     return {"name": name, "value": min(costs), "unit": "µs", "target": "<= 3"}
@@ -209,8 +220,8 @@ def lookup_costs() -> list[Row]:
         log.append_as_leader(data, 0, NOW)
     log.segments.active.write_indexes()
     for segment in log.segments.closed:
-        for path in (segment.path(".log"), segment.path(".index")):
-            log.home.files._files[path] = MemoryFile(Path(path).read_bytes())  # type: ignore[assignment]
+        for lazy in (segment._closed_file, segment.offset_index._file):
+            lazy._file = MemoryFile(Path(lazy.path).read_bytes())  # type: ignore[assignment]
     end = log.log_end_offset
     closed_end = log.segments.active.base_offset
     draw = random.Random(1)
@@ -223,10 +234,11 @@ def lookup_costs() -> list[Row]:
         costs = []
         for _ in range(ROUNDS):
             read = log.read
-            started = process_time()
-            for offset in offsets:
-                read(offset, 1 << 20, end)
-            costs.append((process_time() - started) / LOOKUPS * 1e6)
+            with no_garbage():
+                started = process_time()
+                for offset in offsets:
+                    read(offset, 1 << 20, end)
+                costs.append((process_time() - started) / LOOKUPS * 1e6)
         name = f"fetch lookup {where}, without system calls"
         rows.append({"name": name, "value": min(costs), "unit": "µs", "target": "<= 3"})
     return rows

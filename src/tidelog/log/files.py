@@ -5,7 +5,7 @@ A segment is named by its first offset in 20 digits. A file on its way out carri
 to take its place `.swap`; so what a crash left behind can be told by its name.
 """
 
-from collections import OrderedDict
+from collections import deque
 from typing import Any, Final
 
 from tidelog.base.ports import Buffer, Disk, File
@@ -62,32 +62,48 @@ def remove_if_there(disk: Disk, path: str) -> None:
         disk.remove(path)
 
 
-class OpenFiles:
-    """The files that were used last, open; at most `capacity` of them. Also counts the blocks of
-    closed indexes that are kept decoded.
+class LazyFile:
+    """A file that is opened when it is needed, and closed again if others need to be open more.
+    Whoever still holds what `get` gave is not disturbed by that."""
 
-    Dropping a file from here does not close it under whoever still holds it.
-    """
+    __slots__ = ("_file", "_files", "path")
+
+    def __init__(self, files: "OpenFiles", path: str) -> None:
+        self._files = files
+        self._file: File | None = None
+        self.path = path
+
+    def get(self) -> File:
+        return self._file or self._open()
+
+    def _open(self) -> File:
+        self._file = self._files.open(self)
+        return self._file
+
+    def let_go(self) -> None:
+        self._file = None
+
+    def moved(self, path: str) -> None:
+        self._file = None
+        self.path = path
+
+
+class OpenFiles:
+    """Opens files, at most `capacity` at a time: the one that was opened first is let go. Also
+    counts the blocks of closed indexes that are kept decoded."""
 
     def __init__(self, disk: Disk, capacity: int) -> None:
         self._disk = disk
         self._capacity = capacity
-        self._files: OrderedDict[str, File] = OrderedDict()
+        self._opened: deque[LazyFile] = deque()
         self._blocks: list[dict[int, Any]] = []
 
-    def get(self, path: str) -> File:
-        file = self._files.get(path)
-        if file is not None:
-            self._files.move_to_end(path)
-            return file
-        file = self._files[path] = self._disk.open(path, "write")
-        if len(self._files) > self._capacity:
-            self._files.popitem(last=False)
+    def open(self, lazy: LazyFile) -> File:
+        file = self._disk.open(lazy.path, "write")
+        self._opened.append(lazy)
+        if len(self._opened) > self._capacity:
+            self._opened.popleft().let_go()
         return file
-
-    def forget(self, path: str) -> None:
-        """To be called when a name is removed or given to another file."""
-        self._files.pop(path, None)
 
     def count_block(self, blocks: dict[int, Any]) -> None:
         """To be called with the blocks of an index when one is added. Beyond the limit all are

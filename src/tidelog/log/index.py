@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.files import OpenFiles
+from tidelog.log.files import LazyFile, OpenFiles
 
 OFFSET_ENTRY: Final = Struct(">iI")
 TIME_ENTRY: Final = Struct(">qi")
@@ -60,16 +60,16 @@ class SparseIndex:
         "_count",
         "_entry",
         "_fences",
+        "_file",
         "_files",
         "_keys",
-        "_path",
         "_values",
         "_written",
     )
 
     def __init__(self, files: OpenFiles, path: str, entry: Struct) -> None:
         self._files = files
-        self._path = path
+        self._file = LazyFile(files, path)
         self._entry = entry
         self._keys: array[int] | None = None
         self._values = array("q")
@@ -79,12 +79,11 @@ class SparseIndex:
         self._written = 0
 
     def moved(self, path: str) -> None:
-        self._files.forget(self._path)
-        self._path = path
+        self._file.moved(path)
 
     def create(self, disk: Disk) -> None:
         """Begins an empty index, in memory and on disk."""
-        disk.open(self._path, "create").truncate(0)
+        disk.open(self._file.path, "create").truncate(0)
         self._use([])
 
     def load(self) -> None:
@@ -112,11 +111,11 @@ class SparseIndex:
         pack = self._entry.pack
         lot = zip(self._keys[self._written :], self._values[self._written :], strict=True)
         data = b"".join([pack(key, value) for key, value in lot])
-        self._files.get(self._path).pwrite(data, self._bytes_written)
+        self._file.get().pwrite(data, self._bytes_written)
         self._written = self._count
 
     def sync(self) -> None:
-        self._files.get(self._path).sync()
+        self._file.get().sync()
 
     def close_for_writing(self) -> None:
         """Keeps only the fences in memory. All entries must have been written."""
@@ -131,13 +130,13 @@ class SparseIndex:
         if self._keys is None:
             self.load()
         assert self._keys is not None
-        if count >= self._count and self._files.get(self._path).size() == self._bytes_written:
+        if count >= self._count and self._file.get().size() == self._bytes_written:
             return
         del self._keys[count:]
         del self._values[count:]
         self._count = min(self._count, count)
         self._written = min(self._written, self._count)
-        self._files.get(self._path).truncate(self._bytes_written)
+        self._file.get().truncate(self._bytes_written)
 
     @property
     def count(self) -> int:
@@ -154,7 +153,7 @@ class SparseIndex:
         if not count:
             return NOTHING
         size = self._entry.size
-        data = self._files.get(self._path).pread(size, (count - 1) * size)
+        data = self._file.get().pread(size, (count - 1) * size)
         key, value = self._entry.unpack(data)
         return key, value
 
@@ -194,7 +193,7 @@ class SparseIndex:
     def _read_block(self, number: int) -> Block:
         first, size = number * BLOCK_ENTRIES, self._entry.size
         count = max(0, min(BLOCK_ENTRIES, self._count - first))
-        data = self._files.get(self._path).pread(count * size, first * size)
+        data = self._file.get().pread(count * size, first * size)
         keys, values = array(self._entry.format[1]), array("I")
         for key, value in self._entry.iter_unpack(data):
             keys.append(key)
@@ -215,8 +214,8 @@ class SparseIndex:
         return self._fences
 
     def _read(self) -> list[tuple[int, int]]:
-        file = self._files.get(self._path)
-        return entries_of(self._path, file.pread(file.size(), 0), self._entry)
+        file = self._file.get()
+        return entries_of(self._file.path, file.pread(file.size(), 0), self._entry)
 
     def _use(self, entries: list[tuple[int, int]]) -> None:
         self._keys = array("q", [key for key, _ in entries])

@@ -271,8 +271,8 @@ class _Check:
         if result["damaged"] or _stopped_below(result, segment.size, place):
             return self._scan(segment)
         for kind in (OFFSET_INDEX, TIME_INDEX):
-            log.home.files.forget(segment.path(kind))
             log.disk.rename(segment.path(kind) + REBUILT, segment.path(kind))
+        segment.forget()
         self.picked[segment.base_offset] = result["producer_batches"]
         for epoch, start in result["epochs"]:
             if epoch != log.epochs.latest:

@@ -105,20 +105,23 @@ class Segment(SegmentReader):
             self._tail_start = first_offset
         tail.append(last_offset + 1)
         self._tail_positions.append(position)
-        if len(tail) > TAIL_BATCHES:
-            half = TAIL_BATCHES // 2
-            self._tail_start = tail[half - 1]
-            del tail[:half]
-            del self._tail_positions[:half]
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset - self.base_offset, position)
         if self.max_timestamp > self._indexed_timestamp:
             self._index_time()
         self.unindexed_bytes = 0
+        if len(self._tail_next) > TAIL_BATCHES:
+            self._cut_tail(TAIL_BATCHES // 2)
         self._index_lot -= 1
         if self._index_lot <= 0:
             self._end_lot()
+
+    def _cut_tail(self, count: int) -> None:
+        """Forgets the oldest of the batches that are known by heart."""
+        self._tail_start = self._tail_next[count - 1]
+        del self._tail_next[:count]
+        del self._tail_positions[:count]
 
     def _index_time(self) -> None:
         """Zero counts as no timestamp: an entry of zeros is none."""
@@ -254,17 +257,15 @@ class Segment(SegmentReader):
 
     def forget(self) -> None:
         """Lets go of open files whose names are about to mean something else."""
-        for kind in SEGMENT_KINDS:
-            self._files.forget(self.path(kind))
+        self._closed_file.moved(self.path(LOG))
+        self.offset_index.moved(self.path(OFFSET_INDEX))
+        self.time_index.moved(self.path(TIME_INDEX))
 
     def move(self, disk: Disk, suffix: str) -> None:
         """Renames the segment's files, the log last: its name says whether the move is done."""
-        self.forget()
         for kind in reversed(SEGMENT_KINDS):
             source = self.path(kind)
             if disk.stat(source) is not None:
                 disk.rename(source, source.removesuffix(self.suffix) + suffix)
         self.suffix = suffix
-        self._log_path = self.path(LOG)
-        self.offset_index.moved(self.path(OFFSET_INDEX))
-        self.time_index.moved(self.path(TIME_INDEX))
+        self.forget()

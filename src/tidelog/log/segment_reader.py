@@ -13,7 +13,7 @@ from typing import Final
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import File
-from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, OpenFiles, file_name
+from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, LazyFile, OpenFiles, file_name
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
@@ -27,8 +27,7 @@ class SegmentReader:
     """The names and sizes of a segment's files, and what is found in them."""
 
     __slots__ = (
-        "_files",
-        "_log_path",
+        "_closed_file",
         "_stem",
         "_tail_next",
         "_tail_positions",
@@ -50,9 +49,8 @@ class SegmentReader:
         self.size = 0
         self.file: File | None = None
         self.max_timestamp: int = NO_TIMESTAMP
-        self._files = files
         self._stem = f"{folder}/{file_name(base_offset, '')}"
-        self._log_path = self.path(LOG)
+        self._closed_file = LazyFile(files, self.path(LOG))
         self._tail_next: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_start = base_offset
@@ -63,7 +61,7 @@ class SegmentReader:
         return f"{self._stem}{kind}{self.suffix}"
 
     def open_file(self) -> File:
-        return self.file if self.file is not None else self._files.get(self._log_path)
+        return self.file or self._closed_file.get()
 
     def forget_tail(self, next_offset: int) -> None:
         self._tail_next.clear()
@@ -74,7 +72,7 @@ class SegmentReader:
         """Position and size of the first batch that reaches `offset` or lies behind it;
         (size of the segment, 0) if there is none. Whoever has the segment's file open at hand
         may give it."""
-        if offset >= self._tail_start and self.file is not None:
+        if self.file is not None and offset >= self._tail_start:
             found = bisect_right(self._tail_next, offset)
             positions = self._tail_positions
             if found >= len(positions):
