@@ -1,6 +1,6 @@
 """Lets Apache Kafka's own tool judge folders that tidelog wrote.
 
-    python bench/peers/check_with_kafka.py <folder> ...
+    python -m bench.peers.check_with_kafka <folder> ...
 
 A folder is a replica's or a log dir with several. The tool must read every record, find every
 CRC right and every index in agreement with its log, and print the same lines as
