@@ -446,3 +446,39 @@ def test_marker_after_its_data_was_deleted_ends_the_transaction(log: PartitionLo
     log.append_marker(marker(committed=False), 0)
     log.producers.committed_up_to(3)
     assert log.producers.first_unstable_offset is None
+
+
+# -- flushing
+
+
+def test_append_is_one_write_behind_the_last_and_no_sync() -> None:
+    """S7: into the page cache, in order; when it reaches the disk is the system's business."""
+    log = Simulated(LogSettings()).log
+    log.append_as_leader(batch(), 0, NOW)
+    trace = log.disk.trace()  # type: ignore[attr-defined]
+    for _ in range(10):
+        log.append_as_leader(batch(), 0, NOW)
+    assert trace == [("pwrite", log.segments.active.path(".log"))] * 10
+
+
+def test_flush_is_due_after_so_many_records_or_so_much_time() -> None:
+    """S7: log.flush.interval.messages and log.flush.interval.ms."""
+    log = Simulated(LogSettings(flush_messages=3)).log
+    log.append_as_leader(batch(2), 0, NOW)
+    assert not log.flush_is_due(NOW)
+    log.append_as_leader(batch(1), 0, NOW)
+    assert log.flush_is_due(NOW)
+    log.flush(NOW)
+    assert (log.recovery_point, log.flush_is_due(NOW)) == (3, False)
+    log = Simulated(LogSettings(flush_ms=1000)).log
+    log.flush(NOW)
+    log.append_as_leader(batch(), 0, NOW)
+    assert not log.flush_is_due(NOW + 999)
+    assert log.flush_is_due(NOW + 1000)
+
+
+def test_closed_segment_is_flushed_at_the_next_opportunity(log: PartitionLog) -> None:
+    log.append_as_leader(batch(), 0, NOW)
+    assert not log.flush_is_due(NOW)
+    log.roll()
+    assert log.flush_is_due(NOW)
