@@ -26,7 +26,9 @@ OTHERS = ["follow", "roll", "flush", "checkpoint", "snapshot", "wait", "new_epoc
 
 operations = st.builds(
     Operation,
-    st.sampled_from(APPENDS * 3 + OTHERS + ["delete_records", "retain", "restart_at"]),
+    st.sampled_from(
+        APPENDS * 3 + OTHERS + ["delete_records", "retain", "restart_at", "truncate_below"]
+    ),
     st.integers(0, 60),
 )
 compactions = st.builds(
@@ -109,6 +111,11 @@ SCENARIOS: dict[str, tuple[LogSettings, list[Operation], list[Operation]]] = {
     ),
     "follow": (TINY, SETUP, [Operation("follow", 1), Operation("follow", 2), *appends(2)]),
     "retain": (TINY, SETUP, [Operation("retain"), Operation("wait", 9), *appends(3, 7)]),
+    "truncate below the start": (
+        TINY,
+        [*SETUP, Operation("delete_records", 30), Operation("wait", 9)],
+        [Operation("truncate_below", 3), *appends(3, 7)],
+    ),
     "start anew": (TINY, SETUP, [Operation("restart_at", 13), *appends(4, 7)]),
     "delete records": (
         TINY,

@@ -199,6 +199,15 @@ class Trial:
         self._forget_producers()
         self.durable_start = offset
 
+    def _truncate_below(self, number: int) -> None:
+        """A new leader has nothing of what this log has: its log ends before this one starts."""
+        to = max(0, self.log.segments.first.base_offset - 1 - number)
+        if to < self.log.segments.first.base_offset:
+            self.after = Model([], to, to)
+            self.durable = self.durable_start = 0
+            truncate_suffix(self.log, to, self.world.clock.now_ms())
+            self._forget_producers()
+
     def _forget_producers(self) -> None:
         self.epoch += 1
         state = self.log.producers.by_id
@@ -261,7 +270,7 @@ class Trial:
         """V18: what is there is what was there."""
         log = self.log
         held = check_everything(log)
-        assert self.durable_start <= log.log_start_offset or self.under_way == "restart_at"
+        assert self.durable_start <= log.log_start_offset
         if self.under_way == "compact":
             upto = [
                 h for h in self._visible(self.before) if h.header.next_offset <= log.log_end_offset
@@ -289,7 +298,7 @@ class Trial:
             visible = [h for h in option.held if h.header.last_offset >= start]
             is_prefix = [h.data for h in visible[: len(held)]] == [h.data for h in held]
             is_whole = len(held) == len(visible)
-            if self.under_way in ("truncate", "restart_at"):
+            if self.under_way in ("truncate", "truncate_below", "restart_at"):
                 is_whole = len(held) >= len([h for h in self.after.held if h in visible])
             if self.under_way == "follow":
                 is_whole = len(held) >= len([h for h in self.before.held if h in visible])

@@ -78,8 +78,8 @@ def open_log(
     log.durable_recovery_point = found.recovery_point
     log.segments = Segments(_segments_in(log))
     log.epochs = _read_epochs(log, found)
+    finish_cut(log)
     if log.segments.all:
-        finish_cut(log)
         _Check(opened, found, workers).run()
     _settle_bounds(log, found)
     return opened
