@@ -6,6 +6,7 @@ here for a first tour of the log engine.
 """
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,7 +103,15 @@ def _suggest(screen: Screen, place: Path, *, is_kept: bool) -> None:
         screen.say("Look into the files:")
     else:
         screen.say("Run it again, keep the files, and look into them:")
-        screen.command(f"tidelog demo --folder {folder}")
+        screen.command(f"{_program()} demo --folder {folder}")
     screen.command(f"ls -A {folder}/data/*")
     prices = f"{folder}/data/{PRICES}/{file_name(0, LOG)}"
-    screen.command(f"tidelog dump-log --print-data-log --files {prices}")
+    screen.command(f"{_program()} dump-log --print-data-log --files {prices}")
+
+
+def _program() -> str:
+    """The command as it was called, to be copied from the screen."""
+    called = Path(sys.argv[0])
+    if called.name != "tidelog" or shutil.which("tidelog") == str(called):
+        return "tidelog"
+    return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
