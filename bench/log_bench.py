@@ -40,6 +40,7 @@ NOW = 1_700_000_000_000
 LARGE_GB = float(os.environ.get("TIDELOG_BENCH_GB", "10"))
 ROUNDS = 7
 LOOKUPS = 4000
+SMALL_LOGS = 256
 
 
 class CountingDisk(RealDisk):
@@ -271,6 +272,7 @@ def growth() -> list[Row]:
     counted.close()
     logs = {name: open_dir(name, settings).logs[PARTITION] for name in ("small", "large")}
     rows: list[Row] = []
+    rows.append(offsets_in_many(settings, logs["large"]))
     for kind, look in (("offset", by_offset), ("time", by_time), ("index-only time", by_index)):
         small, large = (look(logs[name]) for name in ("small", "large"))
         name = f"random {kind} lookups, {LARGE_GB:g} GB in {segments} segments against 10 MB"
@@ -288,6 +290,26 @@ def growth() -> list[Row]:
         }
     )
     return rows
+
+
+def offsets_in_many(settings: LogSettings, large: PartitionLog) -> Row:
+    """Against many logs of 10 MB instead of one, which the CPU's caches hold as a whole: what is
+    left is what the size of a log costs, not what the amount of data does."""
+    for number in range(SMALL_LOGS):
+        write_log(f"many/{number}", 10 << 20, settings)
+    logs = [open_dir(f"many/{number}", settings).logs[PARTITION] for number in range(SMALL_LOGS)]
+    draw = random.Random(4)
+    places = [(draw.choice(logs), draw.randrange(logs[0].log_end_offset)) for _ in range(LOOKUPS)]
+
+    def look() -> None:
+        for log, offset in places:
+            log.read(offset, 1, log.log_end_offset)
+
+    name = f"random offset lookups, {LARGE_GB:g} GB against {SMALL_LOGS} logs of 10 MB"
+    value = ratio(by_offset(large), partial(seconds, look))
+    for log in logs:
+        remove(log)
+    return {"name": name, "value": value, "unit": "x", "target": "<= 1.5"}
 
 
 def by_offset(log: PartitionLog) -> Callable[[], float]:
@@ -339,6 +361,6 @@ def run() -> list[Row]:
             *growth(),
         ]
     finally:
-        for name in ("append", "cost", "small", "large"):
+        for name in ("append", "cost", "small", "large", "many"):
             shutil.rmtree(FOLDER / name, ignore_errors=True)
         (FOLDER / "bare").unlink(missing_ok=True)

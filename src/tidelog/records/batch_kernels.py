@@ -47,9 +47,10 @@ _UNSIGNED: Final = 0xFFFFFFFF
 
 
 @inlined
-def check_batch(buffer: Any, position: int, end: int, next_offset: int, vouched: int) -> int:
-    """The size of the batch at `position`, or what is wrong with it. Offsets may leave gaps but
-    never go back. A batch of `vouched` bytes was seen to be whole and good by other means."""
+def check_shape(buffer: Any, position: int, end: int, next_offset: int, vouched: int) -> int:
+    """The size of the batch at `position`, or what is wrong with it, its checksum apart. Offsets
+    may leave gaps but never go back. A batch of `vouched` bytes was seen to be whole and good
+    by other means."""
     if end - position < HEADER_SIZE:
         return INCOMPLETE
     if buffer[position + 16] != MAGIC:
@@ -57,12 +58,8 @@ def check_batch(buffer: Any, position: int, end: int, next_offset: int, vouched:
     size = load_int32(buffer, position + 8) + LENGTH_OVERHEAD
     if size < HEADER_SIZE:
         return BAD_LENGTH
-    if size != vouched:
-        if size > end - position:
-            return INCOMPLETE
-        crc = load_int32(buffer, position + CRC_POSITION) & _UNSIGNED
-        if crc != int(crc32c(buffer, position + CRC_START, position + size)):
-            return BAD_CRC
+    if size != vouched and size > end - position:
+        return INCOMPLETE
     delta = load_int32(buffer, position + LAST_DELTA_AT)
     count = load_int32(buffer, position + COUNT_AT)
     if delta < 0 or count < 0 or count > delta + 1:
@@ -73,6 +70,18 @@ def check_batch(buffer: Any, position: int, end: int, next_offset: int, vouched:
     if base_offset < next_offset or base_offset + delta < base_offset:
         return BAD_OFFSET
     return int(size)
+
+
+@inlined
+def check_batch(buffer: Any, position: int, end: int, next_offset: int, vouched: int) -> int:
+    """As `check_shape`, the checksum included."""
+    size = check_shape(buffer, position, end, next_offset, vouched)
+    if size <= 0 or size == vouched:
+        return size
+    crc = load_int32(buffer, position + CRC_POSITION) & _UNSIGNED
+    if crc != int(crc32c(buffer, position + CRC_START, position + size)):
+        return BAD_CRC
+    return size
 
 
 BASE: Final = 0

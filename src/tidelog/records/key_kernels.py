@@ -23,7 +23,7 @@ from tidelog.records.memory_kernels import inlined, prefetch
 
 SLOT_WORDS: Final = 3
 SLOT_BYTES: Final = 8 * SLOT_WORDS
-WINDOW: Final = 32
+WINDOW: Final = 128
 
 # What `tally` holds: how many slots are used, how many may be, and the offsets with a bit.
 USED: Final = 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 from numba import types
 
 from tidelog.records.batch import COMPRESSION_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-from tidelog.records.batch_kernels import ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, check_batch
+from tidelog.records.batch_kernels import ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, check_shape
 from tidelog.records.byte_kernels import read_varint
 from tidelog.records.kernels import BYTES, INT64S, INT64S_OUT, kernel
 from tidelog.records.key_kernels import (
@@ -33,7 +33,7 @@ from tidelog.records.varint import LONG_BYTES_MAX
 
 MALFORMED: Final = -1
 
-# Why a kernel stopped, where it is not a problem of `check_batch`.
+# Why a kernel stopped, where it is not a problem of `check_shape`.
 DONE: Final = 1
 SPECIAL: Final = 2
 MAP_FULL: Final = 3
@@ -121,12 +121,13 @@ def _map_records(
 @kernel(types.void(BYTES, INT64S, KEY_TABLE, WINDOW_TYPE, INT64S_OUT))
 def map_batches(buffer: Any, bounds: Any, table: Any, window: Any, stop: Any) -> None:
     """Puts the keys of plain batches into the map, those within `bounds`: from the first offset,
-    below the second."""
+    below the second. Checksums are left to the second pass, which reads all of it again before
+    anything is kept."""
     end = len(buffer)
     stop[REASON] = DONE
     while stop[AT] < end:
         position = stop[AT]
-        size = check_batch(buffer, position, end, stop[NEXT_OFFSET], 0)
+        size = check_shape(buffer, position, end, stop[NEXT_OFFSET], 0)
         if size <= 0:
             stop[REASON] = size
             break
