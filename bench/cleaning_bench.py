@@ -20,7 +20,7 @@ from tidelog.log.cleaning import clean
 from tidelog.world.real.disk import RealDisk
 
 MEGABYTES = 256
-ROUNDS = 5
+ROUNDS = 9
 MAP_BYTES = 128 << 20
 PIECE = 1 << 20
 
