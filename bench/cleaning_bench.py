@@ -85,8 +85,9 @@ def added_megabytes(log: KeyedLog, map_bytes: int) -> float:
     return int(answer.stdout) / 1024
 
 
-def speed(name: str, records_in_batch: int) -> list[Row]:
-    with keyed_log("cleaning", MEGABYTES, records_in_batch) as log:
+def speed(name: str, records_in_batch: int, records_a_key: int) -> list[Row]:
+    name = f"{name}, {records_a_key} record(s) a key"
+    with keyed_log("cleaning", MEGABYTES, records_in_batch, records_a_key) as log:
         times, took = ratio(partial(compact, log), partial(bare, log), ROUNDS)
         return [
             row(f"compaction, {name}", times, "x read, crc, write", "<= 2"),
@@ -105,7 +106,11 @@ def memory() -> list[Row]:
 
 
 def run() -> list[Row]:
-    return [*speed("170-byte batches", 1), *speed("16 KB batches", 150), *memory()]
+    rows: list[Row] = []
+    for records_a_key in (10, 1):
+        rows += speed("170-byte batches", 1, records_a_key)
+        rows += speed("16 KB batches", 150, records_a_key)
+    return [*rows, *memory()]
 
 
 if __name__ == "__main__":

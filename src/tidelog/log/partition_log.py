@@ -12,7 +12,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import Buffer, File
 from tidelog.log.log_files import LogFiles
-from tidelog.log.producers import FRESH, SEQUENCE_MAX
+from tidelog.log.producers import FRESH, NO_TRANSACTION, SEQUENCE_MAX
 from tidelog.log.replay import note_batch
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
@@ -20,6 +20,7 @@ from tidelog.records.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     OFFSET_LENGTH_EPOCH,
+    TRANSACTIONAL,
     BatchHeader,
     check_produced,
     check_stored,
@@ -74,14 +75,19 @@ class PartitionLog(LogFiles):
             or now_ms - first_timestamp > settings.timestamp_before_max_ms
         ):
             self._check_timestamps(attributes, first_timestamp, timestamp, now_ms)
-        producer = None
-        if producer_id >= 0:
-            producers = self.producers
-            producer = producers.in_turn(producer_id, producer_epoch, sequence, attributes)
-            if producer is None:
-                found = producers.check(producer_id, producer_epoch, sequence, delta, attributes)
-                if found != FRESH:
-                    return found
+        producer = self.producers.by_id.get(producer_id)
+        if producer_id >= 0 and (
+            producer is None
+            or sequence != producer.next_sequence
+            or producer_epoch != producer.epoch
+            or attributes & TRANSACTIONAL
+            or producer.txn_first_offset != NO_TRANSACTION
+        ):
+            # Not just the next one of a producer that is known, outside any transaction.
+            producer = None
+            found = self.producers.check(producer_id, producer_epoch, sequence, delta, attributes)
+            if found != FRESH:
+                return found
         offset = self._write_produced(batch, length, delta, timestamp, leader_epoch)
         if producer is not None:
             sequence = (sequence + delta) & SEQUENCE_MAX

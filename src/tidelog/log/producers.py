@@ -91,22 +91,6 @@ class Producers:
         self._open: list[int] = []
         self._undecided: list[tuple[int, int]] = []
 
-    def in_turn(
-        self, producer_id: int, epoch: int, first_sequence: int, attributes: int
-    ) -> Producer | None:
-        """The producer of a batch that is just the one expected of it, outside any transaction;
-        it may be appended, and remembered by the producer itself. None: see `check`."""
-        producer = self.by_id.get(producer_id)
-        if (
-            producer is None
-            or first_sequence != producer.next_sequence
-            or epoch != producer.epoch
-            or attributes & TRANSACTIONAL
-            or producer.txn_first_offset != NO_TRANSACTION
-        ):
-            return None
-        return producer
-
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, delta: int, attributes: int
     ) -> int:

@@ -19,6 +19,7 @@ from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
 
 _SKIM: Final = Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
+_SKIM_SIZE: Final = _SKIM.size
 _SKIM_BYTES: Final = 8192
 _SMALL_BATCH_BYTES: Final = 1024
 
@@ -87,8 +88,8 @@ class SegmentReader:
         last = self.base_offset + relative if relative >= 0 else -1
         if after - position > _SKIM_BYTES:
             # Where batches are larger than the index interval, the next entry's is the one.
-            data = (file or self.open_file()).pread(_SKIM.size, after)
-            if len(data) == _SKIM.size:
+            data = (file or self.open_file()).pread(_SKIM_SIZE, after)
+            if len(data) == _SKIM_SIZE:
                 base, length, delta, _ = _SKIM.unpack(data)
                 if last < base <= offset <= base + delta:
                     return after, LENGTH_OVERHEAD + length
