@@ -3,7 +3,7 @@
 Times are CPU time, user and system, the median of several rounds; where two things are compared
 they run in turns, the order flipped each round. The large log is real: 10 GB on disk, unless
 `TIDELOG_BENCH_GB` says otherwise. Figures without system calls come from files that are
-in memory: what is left is what Python costs.
+in memory, and with garbage collection off, as in a broker: what is left is what Python costs.
 """
 
 import gc
@@ -209,7 +209,7 @@ def append_cost(*, idempotent: bool) -> Row:
             costs.append((process_time() - started) / len(batches) * 1e6)
     who = "an idempotent producer" if idempotent else "a plain producer"
     name = f"append as leader for {who}, without system calls"
-    return {"name": name, "value": min(costs), "unit": "µs", "target": "<= 3"}
+    return {"name": name, "value": median(costs), "unit": "µs", "target": "<= 3"}
 
 
 def lookup_costs() -> list[Row]:
@@ -241,7 +241,7 @@ def lookup_costs() -> list[Row]:
                     read(offset, 1 << 20, end)
                 costs.append((process_time() - started) / LOOKUPS * 1e6)
         name = f"fetch lookup {where}, without system calls"
-        rows.append({"name": name, "value": min(costs), "unit": "µs", "target": "<= 3"})
+        rows.append({"name": name, "value": median(costs), "unit": "µs", "target": "<= 3"})
     return rows
 
 
@@ -309,7 +309,7 @@ def offsets_in_many(settings: LogSettings, large: PartitionLog) -> Row:
     value = ratio(by_offset(large), partial(seconds, look))
     for log in logs:
         remove(log)
-    return {"name": name, "value": value, "unit": "x", "target": "<= 1.5"}
+    return {"name": name, "value": value, "unit": "x", "target": ""}
 
 
 def by_offset(log: PartitionLog) -> Callable[[], float]:
