@@ -1,6 +1,8 @@
 """What a start finds after every kind of stop: torn tails, zeros, bad checksums, lost segments,
 wrong recovery points, leftovers of operations that were cut short (S9, V18, X27, F12)."""
 
+from collections.abc import Callable
+
 import pytest
 
 from support.counting import CountingDisk
@@ -33,6 +35,7 @@ from tidelog.log.files import file_name
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import Found
+from tidelog.log.steps import Wait, run_now
 from tidelog.log.truncation import truncate_suffix
 
 # -- the log itself
@@ -301,18 +304,24 @@ def test_swapped_segment_keeps_its_transaction_index_when_only_that_had_been_mov
     check_everything(log)
 
 
-# -- a flush in three steps, with something in between
+# -- a flush in steps, with something in between
+
+
+def begun_flush(log: PartitionLog) -> tuple[Wait, Callable[[], None]]:
+    """A flush at its first wait: what it waits in, and the rest of it."""
+    steps = log.flushing(NOW)
+    return next(steps), lambda: run_now(steps)
 
 
 def test_flush_that_began_before_a_truncation_vouches_for_nothing_after_it() -> None:
     """V18: a flush runs in a thread; the loop may truncate meanwhile."""
     world = filled()
-    flush = world.log.begin_flush()
+    wait, finish = begun_flush(world.log)
     truncate_suffix(world.log, 20, NOW)
     for _ in range(4):
         world.log.append_as_leader(batch(5), 9, NOW)
-    flush.run()
-    world.log.end_flush(flush, NOW)
+    wait()
+    finish()
     assert world.log.recovery_point <= 20
     world.log_dir.persist_recovery_points()
     log = world.lose_power("all")
@@ -325,10 +334,10 @@ def test_flush_that_ends_after_a_truncation_does_not_bring_old_epochs_back() -> 
     world = Simulated(SETTINGS)
     world.log.append_as_leader(batch(2), 1, NOW)
     world.log.append_as_leader(batch(2), 2, NOW)
-    flush = world.log.begin_flush()
+    wait, finish = begun_flush(world.log)
     truncate_suffix(world.log, 2, NOW)
-    flush.run()
-    world.log.end_flush(flush, NOW)
+    wait()
+    finish()
     source = Simulated(SETTINGS).log
     for _ in range(4):
         source.append_as_leader(batch(2), 1, NOW)
@@ -346,11 +355,11 @@ def follow(log: PartitionLog, held: list[Held]) -> None:
 
 def test_flush_that_ends_after_an_append_vouches_only_for_what_was_there_before() -> None:
     world = filled()
-    flush = world.log.begin_flush()
+    wait, finish = begun_flush(world.log)
     before = world.log.log_end_offset
     world.log.append_as_leader(batch(5), 9, NOW)
-    flush.run()
-    world.log.end_flush(flush, NOW)
+    wait()
+    finish()
     assert world.log.recovery_point == before
     world.log_dir.persist_recovery_points()
     assert world.lose_power("all").log_end_offset >= before

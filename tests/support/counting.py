@@ -29,6 +29,9 @@ class CountingFile:
     def close(self) -> None:
         self._file.close()
 
+    def resident(self, offset: int, size: int) -> bool:
+        return self._file.resident(offset, size)
+
 
 class CountingDisk:
     def __init__(self, disk: Disk) -> None:
@@ -58,6 +61,9 @@ class CountingDisk:
 
     def sync_folder(self, path: str) -> None:
         self._disk.sync_folder(path)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        return self._disk.usage(path)
 
     def lock(self, path: str) -> Lock:
         return self._disk.lock(path)

@@ -212,20 +212,26 @@ class Cleaner:
         log cannot be compacted, or has changed so that the result is of no use."""
         log, log_dir = cleaning.candidate.log, cleaning.log_dir
         try:
-            result = self._result(cleaning)
+            result = self.result(cleaning)
             if result is None:
                 return None
-            now_ms = log_dir.clock.now_ms()
-            for group in result["groups"]:
-                for _ in swap_in(log, group, now_ms):
-                    log.disk.sync_folder(log.folder)
-            log_dir.cleaner_offsets[log.partition] = result["end"]
+            for _ in self.put_in_place(cleaning, result):
+                log.disk.sync_folder(log.folder)
             log_dir.persist_cleaner_offsets()
         except OSError as error:
             raise log_dir.fail(error) from error
         return dict(result["stats"])
 
-    def _result(self, cleaning: Cleaning) -> dict[str, Any] | None:
+    def put_in_place(self, cleaning: Cleaning, result: Mapping[str, Any]) -> Iterator[None]:
+        """Wherever it yields, the names in the log's folder must be made durable before it goes
+        on; at its end, the offset up to which the log was compacted."""
+        log, log_dir = cleaning.candidate.log, cleaning.log_dir
+        now_ms = log_dir.clock.now_ms()
+        for group in result["groups"]:
+            yield from swap_in(log, group, now_ms)
+        log_dir.cleaner_offsets[log.partition] = result["end"]
+
+    def result(self, cleaning: Cleaning) -> dict[str, Any] | None:
         """What the child answers. Where that is of no use, what it wrote is removed; a file
         that it did not find because retention was quicker is no fault of the disk."""
         log = cleaning.candidate.log

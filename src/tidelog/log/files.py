@@ -45,16 +45,20 @@ def read_whole(disk: Disk, path: str) -> bytes:
 
 def write_whole(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -> None:
     """Replaces a file by rename: after a crash it is the old one or the new one, never a mix."""
-    temporary = path + TEMPORARY
-    file = disk.open(temporary, "create")
+    write_temporary(disk, path, data, durable=durable)
+    disk.rename(path + TEMPORARY, path)
+    if durable:
+        disk.sync_folder(path.rpartition("/")[0])
+
+
+def write_temporary(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -> None:
+    """The first half of it: the new content, beside the file it is to replace."""
+    file = disk.open(path + TEMPORARY, "create")
     file.truncate(0)
     file.pwrite(data, 0)
     if durable:
         file.sync()
     file.close()
-    disk.rename(temporary, path)
-    if durable:
-        disk.sync_folder(path.rpartition("/")[0])
 
 
 def remove_if_there(disk: Disk, path: str) -> None:

@@ -40,6 +40,7 @@ from tidelog.log.checkpoints import (
 )
 from tidelog.log.files import OpenFiles, read_whole, remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.steps import Steps, run_now
 
 LOCK: Final = ".lock"
 BOOT_ID: Final = ".boot_id"
@@ -48,7 +49,7 @@ OPEN_FILES_MAX: Final = 512
 FILE_NAME_MAX: Final = 255
 REWRITE_BYTES: Final = 1 << 20
 CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
-OTHER_NAMES: Final = {"broker.id": "node.id"}
+OTHER_NAMES: Final = {"node.id": "broker.id"}
 _DELETED_FOLDER: Final = re.compile(rf"\S+-\d+\.\S+{DELETE_SUFFIX}")
 
 SettingsOf = Callable[[TopicPartition], LogSettings]
@@ -73,25 +74,43 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.truncations: dict[TopicPartition, int] = {}
+        self.checkpoints_written = 0
+        self.names_changed = False
         self.was_closed = False
         self.same_boot = False
         self.boot_is_noted = False
         self.unreadable: list[str] = []
         self.checked_bytes = 0
         self.cut_bytes = 0
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
         self._lock: Lock | None = None
         self._doomed: list[tuple[int, str]] = []
 
     # -- start and stop
 
-    def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
-        """Takes the dir and opens every log in it. `identity` is what meta.properties must say
-        (broker.id, cluster.id); it is written if the dir is new."""
+    def take(self) -> None:
+        """Makes the folder if it is not there, and keeps other processes out of it."""
         try:
             self._make_folder()
             self._take_lock()
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def read_identity(self) -> dict[str, str]:
+        """What meta.properties says of whose the dir is; nothing in a new one."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        if self.disk.stat(path) is None:
+            return {}
+        found = parse_meta_properties(path, read_whole(self.disk, path))
+        return {OTHER_NAMES.get(name, name): value for name, value in found.items()}
+
+    def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
+        """Opens every log in the dir. `identity` is what meta.properties must say (broker.id,
+        cluster.id); it is written if the dir is new."""
+        if self._lock is None:
+            self.take()
+        try:
             self._check_identity(identity)
             self._read_checkpoints()
             self._forget_clean_shutdown()
@@ -145,8 +164,9 @@ class LogDir:
     def create_log(
         self, partition: TopicPartition, settings: LogSettings, topic_id: bytes | None = None
     ) -> PartitionLog:
-        """Makes the folder of a new replica and opens its log. What a checkpoint still says of a
-        replica that was here before, and is gone, must not be believed of this one."""
+        """Makes the folder of a new replica and opens its log; durably with its first flush. What
+        a checkpoint still says of a replica that was here before, and is gone, must not be
+        believed of this one."""
         assert partition not in self.logs, f"{partition} is here already"
         if self.failure is not None:
             raise self.fail(self.failure)
@@ -157,10 +177,10 @@ class LogDir:
             self.disk.make_folder(folder)
             if topic_id is not None:
                 metadata = format_partition_metadata(topic_id)
-                write_whole(self.disk, f"{folder}/{PARTITION_METADATA}", metadata)
-            self.disk.sync_folder(self.path)
+                path = f"{folder}/{PARTITION_METADATA}"
+                write_whole(self.disk, path, metadata, durable=False)
+            self.names_changed = True
             log = self._open_log(partition, settings)
-            self.disk.sync_folder(folder)
         except OSError as error:
             raise self.fail(error) from error
         return log
@@ -175,6 +195,7 @@ class LogDir:
         """Takes a replica out of the dir. Its folder is renamed, durably: a crash finds either
         the whole log or one that is to be removed. The files go after their delay."""
         log = self.logs.pop(partition)
+        log.is_gone = True
         now_ms = self.clock.now_ms()
         doomed = f"{self.path}/{_doomed_name(partition, f'{now_ms:x}-{len(self._doomed)}')}"
         try:
@@ -194,21 +215,30 @@ class LogDir:
 
     def remove_doomed(self) -> None:
         """Removes the files and folders whose delay is over."""
+        run_now(self.removing_doomed())
+
+    def removing_doomed(self) -> Steps:
+        """The same in steps: removing a large file can take as long as reading it."""
         now_ms = self.clock.now_ms()
-        for log in self.logs.values():
-            log.remove_doomed(now_ms)
-        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        files = [path for log in self.logs.values() for path in log.take_doomed(now_ms)]
+        folders = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        try:
-            for path in due:
+
+        def remove() -> None:
+            for path in files:
+                remove_if_there(self.disk, path)
+            for path in folders:
                 self._remove_folder(path)
+
+        try:
+            yield remove
         except OSError as error:
             raise self.fail(error) from error
 
     def _open_log(self, partition: TopicPartition, settings: LogSettings) -> PartitionLog:
         found = recovery.Found(
-            log_start=self._log_starts.get(partition, 0),
-            recovery_point=self._recovery_points.get(partition, 0),
+            log_start=self.log_starts.get(partition, 0),
+            recovery_point=self.recovery_points.get(partition, 0),
             compacted_upto=self.cleaner_offsets.get(partition, 0),
             was_closed=self.was_closed,
             same_boot=self.same_boot,
@@ -233,15 +263,15 @@ class LogDir:
 
     def persist_recovery_points(self) -> None:
         for partition, log in self.logs.items():
-            self._recovery_points[partition] = log.recovery_point
-        self._write_offsets(RECOVERY_POINTS, self._recovery_points)
+            self.recovery_points[partition] = log.recovery_point
+        self._write_offsets(RECOVERY_POINTS, self.recovery_points)
         for log in self.logs.values():
             log.durable_recovery_point = log.recovery_point
 
     def persist_log_starts(self) -> None:
         for partition, log in self.logs.items():
-            self._log_starts[partition] = log.log_start_offset
-        starts = {p: start for p, start in self._log_starts.items() if start > 0}
+            self.log_starts[partition] = log.log_start_offset
+        starts = {p: start for p, start in self.log_starts.items() if start > 0}
         self._write_offsets(LOG_STARTS, starts)
         for log in self.logs.values():
             log.durable_log_start = log.log_start_offset
@@ -258,6 +288,7 @@ class LogDir:
             raise self.fail(self.failure)
         try:
             write_offsets(self.disk, f"{self.path}/{name}", offsets)
+            self.checkpoints_written += 1
         except OSError as error:
             raise self.fail(error) from error
 
@@ -270,8 +301,8 @@ class LogDir:
 
     def _all_offsets(self) -> dict[str, dict[TopicPartition, int]]:
         return {
-            RECOVERY_POINTS: self._recovery_points,
-            LOG_STARTS: self._log_starts,
+            RECOVERY_POINTS: self.recovery_points,
+            LOG_STARTS: self.log_starts,
             HIGH_WATERMARKS: self.high_watermarks,
             CLEANER_OFFSETS: self.cleaner_offsets,
         }
@@ -304,16 +335,14 @@ class LogDir:
             ) from error
 
     def _check_identity(self, identity: Mapping[str, str]) -> None:
-        path = f"{self.path}/{META_PROPERTIES}"
-        if self.disk.stat(path) is None:
+        found = self.read_identity()
+        if not found:
             self._write(META_PROPERTIES, format_meta_properties({"version": "0", **identity}))
-            return
-        found = parse_meta_properties(path, read_whole(self.disk, path))
         for name, value in identity.items():
-            theirs = found.get(name, found.get(OTHER_NAMES.get(name, name), value))
+            theirs = found.get(name, value)
             if theirs != value:
                 raise BadValue(
-                    f"{path}: {name} is {theirs}, this broker's is {value}: "
+                    f"{self.path}/{META_PROPERTIES}: {name} is {theirs}, this broker's is {value}: "
                     f"give it its own log.dirs, or set {name}={theirs}"
                 )
 

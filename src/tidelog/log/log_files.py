@@ -21,7 +21,11 @@ from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Disk, File
 from tidelog.log import snapshots
-from tidelog.log.checkpoints import LEADER_EPOCHS_UNSYNCED, format_epochs
+from tidelog.log.checkpoints import (
+    LEADER_EPOCHS_UNSYNCED,
+    PARTITION_METADATA,
+    format_epochs,
+)
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     DELETED,
@@ -40,6 +44,7 @@ from tidelog.log.producers import Producers
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
+from tidelog.log.steps import Steps, run_now
 
 Found = TypeVar("Found")
 
@@ -47,9 +52,12 @@ Found = TypeVar("Found")
 class Home(Protocol):
     """The log dir of a log, as far as the log needs it."""
 
+    path: str
     disk: Disk
     files: OpenFiles
     failure: OSError | None
+    names_changed: bool
+    """Whether there are folders of logs whose names are not durable yet."""
 
     def fail(self, error: OSError) -> KafkaError:
         """Takes the log dir offline; returns what the caller is to be told."""
@@ -81,10 +89,17 @@ class LogFiles:
         self.durable_recovery_point = 0
         self.last_flush_ms = 0
         self.snapshot_offset = 0
+        self.is_gone = False
+        """Whether it was deleted: its folder has another name then, or is another log's."""
         self._names_changed = False
         self._truncations = 0
         self._snapshot_position = 0
         self._doomed: list[tuple[int, list[str]]] = []
+
+    def configure(self, settings: LogSettings) -> None:
+        """Lets other settings count from the next batch on."""
+        self.settings = settings
+        self.segments.active.configure(settings)
 
     # -- roll, flush, close
 
@@ -167,6 +182,8 @@ class LogFiles:
         kinds = [TXN_INDEX] if segment.file is not None else [OFFSET_INDEX, TIME_INDEX, TXN_INDEX]
         paths = [segment.path(kind) for kind in kinds]
         paths.append(f"{self.folder}/{file_name(segment.base_offset, SNAPSHOT)}")
+        if self._names_changed:
+            paths.append(f"{self.folder}/{PARTITION_METADATA}")
         return files + [
             self.disk.open(path, "write") for path in paths if self.disk.stat(path) is not None
         ]
@@ -181,14 +198,28 @@ class LogFiles:
             self.epochs.changed = self._names_changed = True
 
     def flush(self, now_ms: int) -> None:
-        """All three steps at once."""
+        """Makes durable what is in the log, at once."""
+        run_now(self.flushing(now_ms))
+
+    def flushing(self, now_ms: int) -> Steps:
+        """The same in steps. A log that is deleted meanwhile is left alone."""
         self.check_online()
         try:
             flush = self.begin_flush()
-            flush.run()
+            yield flush.sync_files
+            if self.is_gone:
+                return
+            if flush.truncations == self._truncations:
+                flush.rename()
+                if flush.has_new_names:
+                    yield flush.sync_folder
+            if self.home.names_changed:
+                self.home.names_changed = False
+                yield lambda: self.disk.sync_folder(self.home.path)
             self.end_flush(flush, now_ms)
         except OSError as error:
-            raise self.failed(error) from error
+            if not self.is_gone:
+                raise self.failed(error) from error
 
     def close(self, now_ms: int) -> None:
         """Makes everything durable, so that the next start need not look at it."""
@@ -210,14 +241,11 @@ class LogFiles:
             segment.move(self.disk, DELETED)
             self._doomed.append((due_ms, [segment.path(kind) for kind in SEGMENT_KINDS]))
 
-    def remove_doomed(self, now_ms: int) -> None:
+    def take_doomed(self, now_ms: int) -> list[str]:
+        """The files whose time has come. Whoever takes them removes them."""
         due = [paths for due_ms, paths in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        try:
-            for path in (path for paths in due for path in paths):
-                remove_if_there(self.disk, path)
-        except OSError as error:
-            raise self.failed(error) from error
+        return [path for paths in due for path in paths]
 
     def truncated(self) -> None:
         self._truncations += 1

@@ -74,7 +74,7 @@ class PartitionLog(LogFiles):
             or timestamp - now_ms > settings.timestamp_after_max_ms
             or now_ms - first_timestamp > settings.timestamp_before_max_ms
         ):
-            self._check_timestamps(attributes, first_timestamp, timestamp, now_ms)
+            self.check_timestamps(attributes, first_timestamp, timestamp, now_ms)
         producer = self.producers.by_id.get(producer_id)
         if producer_id >= 0 and (
             producer is None
@@ -217,6 +217,11 @@ class PartitionLog(LogFiles):
                 segment.append_aborted(self.disk, aborted)
             at += size
 
+    def room_for(self, size: int, last_offset: int, timestamp: int) -> Segment:
+        """The segment that a batch goes to: the active one, or a new one."""
+        segment = self.segments.active
+        return segment if segment.has_room(size, last_offset, timestamp) else self._room_for(size)
+
     def _room_for(self, size: int) -> Segment:
         """A new segment, unless the active one is as empty as that would be."""
         segment = self.segments.active
@@ -230,9 +235,10 @@ class PartitionLog(LogFiles):
             )
         return self._roll()
 
-    def _check_timestamps(
+    def check_timestamps(
         self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int
     ) -> None:
+        """Refuses a batch that is too far from the broker's time, or claims to have it."""
         settings = self.settings
         if attributes & LOG_APPEND_TIME:
             raise invalid_timestamp("a producer must not mark its batch as LogAppendTime")
@@ -241,7 +247,9 @@ class PartitionLog(LogFiles):
                 f"timestamp {timestamp} is more than message.timestamp.after.max.ms="
                 f"{settings.timestamp_after_max_ms} ahead of the broker's {now_ms}"
             )
-        if base_timestamp != NO_TIMESTAMP:
+        if base_timestamp != NO_TIMESTAMP and (
+            now_ms - base_timestamp > settings.timestamp_before_max_ms
+        ):
             raise invalid_timestamp(
                 f"timestamp {base_timestamp} is more than message.timestamp.before.max.ms="
                 f"{settings.timestamp_before_max_ms} behind the broker's {now_ms}"
@@ -285,6 +293,15 @@ class PartitionLog(LogFiles):
         if end <= position:
             return Slice(file, position, 0)
         return Slice(file, position, min(end - position, max(max_bytes, size)))
+
+    def largest_timestamp(self) -> int:
+        """The largest of any record in the log; -1 if none has one."""
+        try:
+            return max(segment.largest_timestamp() for segment in self.segments.all)
+        except DamagedIndex as damage:
+            return self.mended(damage, self.largest_timestamp)
+        except OSError as error:
+            raise self.failed(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that is at least that young, or None."""

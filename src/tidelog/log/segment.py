@@ -61,16 +61,22 @@ class Segment(SegmentReader):
         suffix: str = "",
     ) -> None:
         super().__init__(folder, base_offset, files, suffix)
-        self.settings = settings
         self.first_timestamp = NEVER_MS
         self.max_timestamp_offset = base_offset
         self.unindexed_bytes = 0
+        self._indexed_timestamp: int = NO_TIMESTAMP
+        self._index_lot = 1
+        self.configure(settings)
+
+    def configure(self, settings: LogSettings) -> None:
+        """Lets other settings count from the next batch on."""
+        self.settings = settings
         self.roll_bytes = settings.segment_bytes
         self.roll_ms = settings.segment_ms - self._jitter_ms()
         if settings.cleanup_compact:
             self.roll_ms = min(self.roll_ms, settings.max_compaction_lag_ms)
-        self._indexed_timestamp: int = NO_TIMESTAMP
-        self._index_lot = 1
+        if self.file is not None:
+            self._end_lot()
 
     def _jitter_ms(self) -> int:
         """Spreads the rolls of many partitions, the same way at every start."""
