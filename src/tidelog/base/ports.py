@@ -6,9 +6,9 @@ errno the system would give; nothing above them catches it but the log, which tu
 into one clear error and takes the log dir offline.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 
@@ -21,6 +21,9 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Time that never goes back, for timeouts and delays."""
+
+    def monotonic_us(self) -> int:
+        """The same, finer, to measure how long something took."""
 
     def boot_id(self) -> str:
         """A name of this boot of the machine: while it stays, the page cache has stayed too."""
@@ -49,6 +52,9 @@ class File(Protocol):
         """Makes the content durable. After an error here, nothing may be assumed durable."""
 
     def close(self) -> None: ...
+
+    def resident(self, offset: int, size: int) -> bool:
+        """Whether a range can be read without waiting for the disk, as far as one can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +90,9 @@ class Disk(Protocol):
     def sync_folder(self, path: str) -> None:
         """Makes the names in a folder durable."""
 
+    def usage(self, path: str) -> tuple[int, int]:
+        """The size of the volume a path lies on, and how much of it is free, in bytes."""
+
     def lock(self, path: str) -> Lock:
         """Takes a file as a lock that dies with the process; BlockingIOError if it is held."""
 
@@ -97,3 +106,91 @@ class Workers(Protocol):
     """Work that burns CPU, run in a child process. Arguments and results are JSON."""
 
     def start(self, task: str, argument: Mapping[str, Any]) -> Job: ...
+
+
+Result = TypeVar("Result")
+
+
+class Timer(Protocol):
+    def cancel(self) -> None:
+        """Does nothing if the callback has run."""
+
+
+class Loop(Protocol):
+    """What runs a broker: one callback at a time, so that no state needs a lock."""
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
+        """Runs a callback at that time of the monotonic clock or later, never before."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Runs a callback after the one that is running, in the same turn of the loop."""
+
+    def offload(
+        self,
+        lane: str,
+        work: Callable[[], Result],
+        done: Callable[[Result | Exception], None],
+    ) -> None:
+        """Runs `work`, which waits in system calls and does little else, beside the loop; then
+        `done` in the loop, with its result or what it raised. Work of one lane is done one at a
+        time, in order."""
+
+
+class Receiver(Protocol):
+    """The broker's end of a connection: what the network calls."""
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes are to be put. It is asked for before every read, so one buffer
+        can serve all connections."""
+
+    def received(self, size: int) -> None:
+        """So many bytes have been put there."""
+
+    def closed(self, why: str) -> None:
+        """The connection is gone; called once, whoever closed it."""
+
+
+class Connection(Protocol):
+    """The network's end of a connection. What is sent leaves in order, at the end of the turn.
+    While something waits to be sent, nothing is read: a peer that does not read its answers
+    cannot ask for more."""
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, as `host:port`."""
+
+    def send(self, data: Buffer) -> None:
+        """Queues bytes. They must not change afterwards."""
+
+    def send_file(self, file: File, position: int, size: int) -> None:
+        """Queues a range of a file, which is held open until it was sent. Its pages are sent as
+        they are then, not as they are now."""
+
+    def pause(self) -> None:
+        """Reads nothing until `resume`."""
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None:
+        """Sends what is queued, as far as the peer takes it at once, and closes."""
+
+
+class Listener(Protocol):
+    @property
+    def port(self) -> int:
+        """The port that was taken: of use where 0 was asked for."""
+
+    def close(self) -> None:
+        """Accepts no more. Connections stay."""
+
+
+class Network(Protocol):
+    def listen(
+        self, host: str, port: int, accept: Callable[[Connection], Receiver | None]
+    ) -> Listener:
+        """Takes connections. `accept` returns who receives what comes, or None to refuse."""
+
+    def connect(
+        self, host: str, port: int, opened: Callable[["Connection | OSError"], Receiver | None]
+    ) -> None:
+        """Opens a connection; `opened` is told, in a later turn, of it or of what went wrong."""

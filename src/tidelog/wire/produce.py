@@ -1,0 +1,342 @@
+"""Produce requests and answers, versions 3 to 13, packed and unpacked by hand.
+
+The records of a partition are a slice of the frame, never a copy. Topics stay encoded in the
+request, so that the answer repeats the bytes they came in. From version 9 on messages are
+flexible; from version 13 on a topic is its 16-byte id.
+
+    request   transactional id | int16 acks | int32 timeout | topics [name or id,
+              partitions [int32 index | records]]
+    answer    topics [name or id, partitions [int32 index | int16 error | int64 base offset |
+              int64 append time | int64 log start (5+) | record errors, message (8+)]] |
+              int32 throttle time
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from struct import Struct
+from typing import Final, TypeAlias
+
+from tidelog.base.ports import Buffer
+from tidelog.wire.header import read_response_header
+from tidelog.wire.topics import Topic, grouped, read_topic
+from tidelog.wire.values import (
+    INT16,
+    INT32,
+    INT64,
+    ITEMS_MAX,
+    NAMES,
+    UNREADABLE,
+    encode_count,
+    encode_string,
+    malformed,
+    name_of,
+    read_count,
+    read_string,
+    read_varint,
+    skip_tags,
+    text_malformed,
+    varint,
+)
+
+FLEXIBLE: Final = 9
+TOPIC_IDS: Final = 13
+PRODUCE: Final = 0
+_COPIED_BYTES_MAX: Final = 4096
+
+ProducePartition: TypeAlias = tuple[Topic, int, memoryview | None]
+# error code, base offset, log append time, log start offset, error message
+ProduceResult: TypeAlias = tuple[int, int, int, int, str | None]
+
+_ACKS_TIMEOUT = Struct(">hi")
+_AFTER_ID_CLASSIC = Struct(">hii")
+_AFTER_ID_FLEXIBLE = Struct(">hiB")
+_PARTITION_CLASSIC = Struct(">ii")
+_PARTITION_FLEXIBLE = Struct(">iBB")
+_START_CLASSIC = Struct(">iii")
+_START_FLEXIBLE = Struct(">iiBB")
+_END_FLEXIBLE = Struct(">iB")
+_RESULT_3 = Struct(">ihqq")
+_RESULT_5 = Struct(">ihqqq")
+_RESULT_8 = Struct(">ihqqqih")
+_RESULT_9 = Struct(">ihqqqBBB")
+
+
+class ProduceRequest:
+    """One Produce request. `groups` has, for each topic, the bytes with which it began, which
+    are those with which the answer's topic begins, and how many of the partitions are its own."""
+
+    __slots__ = ("acks", "groups", "partitions", "timeout_ms", "transactional_id")
+
+    def __init__(self) -> None:
+        self.transactional_id: str | None = None
+        self.acks = 0
+        self.timeout_ms = 0
+        self.partitions: list[ProducePartition] = []
+        self.groups: list[tuple[bytes, int]] = []
+
+
+def read_produce_request(frame: memoryview, at: int, version: int) -> ProduceRequest:
+    """Reads the body that begins at `at`; it must end where the frame does."""
+    # Bytes are read faster than a view of them, by more than it takes to copy a small frame.
+    data = frame.tobytes() if len(frame) <= _COPIED_BYTES_MAX else frame
+    request = ProduceRequest()
+    try:
+        if version >= FLEXIBLE:
+            at = _read_flexible(frame, data, at, version, request)
+        else:
+            at = _read_classic(frame, data, at, request)
+    except UNREADABLE:
+        raise text_malformed("a Produce request") from None
+    if at != len(frame):
+        raise malformed(f"a Produce request has {len(frame) - at} bytes after its end")
+    return request
+
+
+def _read_classic(frame: memoryview, data: Buffer, at: int, request: ProduceRequest) -> int:
+    end = len(data)
+    partitions = request.partitions
+    items_left = ITEMS_MAX
+    request.transactional_id, at = read_string(data, at, False)
+    request.acks, request.timeout_ms, topics = _AFTER_ID_CLASSIC.unpack_from(data, at)
+    at += 10
+    if topics < 0 or topics > ITEMS_MAX:
+        raise malformed(f"a Produce request of {topics} topics")
+    for _ in range(topics):
+        name_at = at
+        at += 2 + INT16.unpack_from(data, at)[0]
+        if at < name_at + 2 or at > end:
+            raise malformed(f"a topic name of {at - name_at - 2} bytes")
+        encoded = bytes(data[name_at:at])
+        topic = NAMES.get(encoded) or name_of(encoded, 2)
+        count = INT32.unpack_from(data, at)[0]
+        at += 4
+        items_left -= count
+        if count < 0 or items_left < 0:
+            raise malformed(f"a Produce request of {count} partitions in {topic}")
+        request.groups.append((bytes(data[name_at:at]), count))
+        for _ in range(count):
+            index, size = _PARTITION_CLASSIC.unpack_from(data, at)
+            start = at + 8
+            if size >= 0:
+                at = start + size
+                if at > end:
+                    raise malformed(f"records of {size} bytes where {end - start} are left")
+                partitions.append((topic, index, frame[start:at]))
+            elif size == -1:
+                at = start
+                partitions.append((topic, index, None))
+            else:
+                raise malformed(f"records of {size} bytes")
+    return at
+
+
+def _read_flexible(
+    frame: memoryview, data: Buffer, at: int, version: int, request: ProduceRequest
+) -> int:
+    items_left = ITEMS_MAX
+    if data[at] == 0:
+        at += 1
+    else:
+        request.transactional_id, at = read_string(data, at, True)
+    request.acks, request.timeout_ms, topics = _AFTER_ID_FLEXIBLE.unpack_from(data, at)
+    at += 7
+    if topics >= 0x80:
+        topics, at = read_varint(data, at - 1)
+    if topics == 0 or topics > ITEMS_MAX:
+        raise malformed(f"a Produce request of {topics - 1} topics")
+    for _ in range(topics - 1):
+        topic: Topic
+        topic_at = at
+        if version >= TOPIC_IDS:
+            at += 16
+            topic = bytes(data[topic_at:at])
+        else:
+            size = data[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_varint(data, topic_at)
+            name_at = at
+            at += size - 1
+            if at < name_at or at > len(data):
+                raise malformed(f"a topic name of {size - 1} bytes")
+            encoded = bytes(data[topic_at:at])
+            topic = NAMES.get(encoded) or name_of(encoded, name_at - topic_at)
+        count = data[at] - 1
+        at += 1
+        if count >= 0x7F:
+            count, at = read_varint(data, at - 1)
+            count -= 1
+        items_left -= count
+        if count < 0 or items_left < 0:
+            raise malformed(f"a Produce request of {count} partitions in one topic")
+        request.groups.append((bytes(data[topic_at:at]), count))
+        at = _read_partitions(frame, data, at, topic, count, request.partitions)
+        at = at + 1 if data[at] == 0 else skip_tags(data, at)
+    return at + 1 if data[at] == 0 else skip_tags(data, at)
+
+
+def _read_partitions(
+    frame: memoryview,
+    data: Buffer,
+    at: int,
+    topic: Topic,
+    count: int,
+    partitions: list[ProducePartition],
+) -> int:
+    for _ in range(count):
+        # The smallest partition has six bytes, so two of the records' size are always there.
+        index, size, more = _PARTITION_FLEXIBLE.unpack_from(data, at)
+        if size < 0x80:
+            start = at + 5
+        elif more < 0x80:
+            size += (more - 1) << 7
+            start = at + 6
+        else:
+            size, start = read_varint(data, at + 4)
+        if size:
+            at = start + size - 1
+            partitions.append((topic, index, frame[start:at]))
+        else:
+            at = start
+            partitions.append((topic, index, None))
+        # Where the records end something follows, so records that run past the end fail here.
+        at = at + 1 if data[at] == 0 else skip_tags(data, at)
+    return at
+
+
+def write_produce_response(
+    correlation_id: int,
+    version: int,
+    request: ProduceRequest,
+    results: Sequence[ProduceResult],
+    throttle_ms: int = 0,
+) -> bytes:
+    """The whole answer frame; `results` are in the order of `request.partitions`."""
+    parts: list[bytes] = []
+    pairs = zip(request.partitions, results, strict=True)
+    groups = len(request.groups)
+    if version < FLEXIBLE:
+        for head, count in request.groups:
+            parts.append(head)
+            _pack_classic(parts, version, islice(pairs, count))
+        parts.append(INT32.pack(throttle_ms))
+        body = b"".join(parts)
+        return _START_CLASSIC.pack(8 + len(body), correlation_id, groups) + body
+    for head, count in request.groups:
+        parts.append(head)
+        for (_, index, _), (error_code, base, append_time, log_start, message) in islice(
+            pairs, count
+        ):
+            if message is None:
+                parts.append(
+                    _RESULT_9.pack(index, error_code, base, append_time, log_start, 1, 0, 0)
+                )
+            else:
+                parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
+                parts += (b"\x01", encode_string(message, True), b"\x00")
+        parts.append(b"\x00")
+    parts.append(_END_FLEXIBLE.pack(throttle_ms, 0))
+    body = b"".join(parts)
+    if groups < 0x7F:
+        return _START_FLEXIBLE.pack(6 + len(body), correlation_id, 0, groups + 1) + body
+    counted = varint(groups + 1)
+    size = 5 + len(counted) + len(body)
+    return _START_FLEXIBLE.pack(size, correlation_id, 0, 0)[:-1] + counted + body
+
+
+def _pack_classic(
+    parts: list[bytes],
+    version: int,
+    pairs: Iterable[tuple[ProducePartition, ProduceResult]],
+) -> None:
+    for (_, index, _), (error_code, base, append_time, log_start, message) in pairs:
+        if version < 5:
+            parts.append(_RESULT_3.pack(index, error_code, base, append_time))
+        elif version < 8:
+            parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
+        elif message is None:
+            parts.append(_RESULT_8.pack(index, error_code, base, append_time, log_start, 0, -1))
+        else:
+            parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
+            parts += (INT32.pack(0), encode_string(message, False))
+
+
+def write_produce_request(
+    start: bytes,
+    version: int,
+    acks: int,
+    timeout_ms: int,
+    partitions: Sequence[tuple[Topic, int, Buffer]],
+    transactional_id: str | None = None,
+) -> list[Buffer]:
+    """A request frame as pieces to be sent one after the other, so that no records are copied.
+    `start` is the request header. Consecutive partitions of one topic are grouped."""
+    flexible = version >= FLEXIBLE
+    head = encode_string(transactional_id, flexible) + _ACKS_TIMEOUT.pack(acks, timeout_ms)
+    groups = grouped(partitions)
+    pieces: list[Buffer] = [start + head + encode_count(len(groups), flexible)]
+    for topic, members in groups:
+        encoded = topic if isinstance(topic, bytes) else encode_string(topic, flexible)
+        pieces.append(encoded + encode_count(len(members), flexible))
+        for _, index, records in members:
+            size = len(records)
+            pieces.append(INT32.pack(index) + (varint(size + 1) if flexible else INT32.pack(size)))
+            pieces.append(records)
+            if flexible:
+                pieces.append(b"\x00")
+        if flexible:
+            pieces.append(b"\x00")
+    if flexible:
+        pieces.append(b"\x00")
+    pieces[0] = INT32.pack(sum(map(len, pieces))) + bytes(pieces[0])
+    return pieces
+
+
+def read_produce_response(
+    frame: memoryview, version: int
+) -> tuple[int, list[tuple[Topic, int, ProduceResult]], int]:
+    """The correlation id, the result of each partition, and the throttle time."""
+    results: list[tuple[Topic, int, ProduceResult]] = []
+    try:
+        correlation_id, at = read_response_header(PRODUCE, version, frame)
+        flexible = version >= FLEXIBLE
+        topic_count, at = read_count(frame, at, flexible, 3)
+        for _ in range(topic_count):
+            topic, at = read_topic(frame, at, version, FLEXIBLE, TOPIC_IDS)
+            count, at = read_count(frame, at, flexible, 22)
+            for _ in range(count):
+                at = _read_result(frame, at, version, topic, results)
+            at = skip_tags(frame, at) if flexible else at
+        throttle_ms = INT32.unpack_from(frame, at)[0]
+        at = skip_tags(frame, at + 4) if flexible else at + 4
+    except UNREADABLE:
+        raise text_malformed("a Produce answer") from None
+    if at != len(frame):
+        raise malformed(f"a Produce answer has {len(frame) - at} bytes after its end")
+    return correlation_id, results, throttle_ms
+
+
+def _read_result(
+    frame: memoryview,
+    at: int,
+    version: int,
+    topic: Topic,
+    results: list[tuple[Topic, int, ProduceResult]],
+) -> int:
+    flexible = version >= FLEXIBLE
+    log_start, message = -1, None
+    index, error_code, base_offset, append_time_ms = _RESULT_3.unpack_from(frame, at)
+    at += _RESULT_3.size
+    if version >= 5:
+        log_start = INT64.unpack_from(frame, at)[0]
+        at += 8
+    if version >= 8:
+        count, at = read_count(frame, at, flexible, 6)
+        for _ in range(count):
+            _, at = read_string(frame, at + 4, flexible)
+            at = skip_tags(frame, at) if flexible else at
+        message, at = read_string(frame, at, flexible)
+    at = skip_tags(frame, at) if flexible else at
+    result = (error_code, base_offset, append_time_ms, log_start, message)
+    results.append((topic, index, result))
+    return at
