@@ -376,3 +376,14 @@ def test_a_lock_makes_its_file_and_keeps_what_is_in_it(place: Place) -> None:
 
 def test_a_folder_cannot_be_locked(place: Place) -> None:
     raises(errno.EISDIR, place.folder, place.disk.lock, place.folder)
+
+
+# Room.
+
+
+def test_the_room_on_a_volume_is_known_for_every_path_that_is_there(place: Place) -> None:
+    place.create("file", b"tide")
+    total_bytes, free_bytes = place.disk.usage(place.folder)
+    assert 0 < free_bytes <= total_bytes
+    assert place.disk.usage(place.path("file"))[0] == total_bytes
+    raises(errno.ENOENT, place.path("missing"), place.disk.usage, place.path("missing"))

@@ -18,6 +18,7 @@ from tidelog.base.ports import Disk
 TASKS: Mapping[str, str] = {
     "about": "tidelog.world.tasks:about",
     "clean": "tidelog.log.cleaning:clean",
+    "inspect": "tidelog.records.inspection:run",
     "scan": "tidelog.log.scanning:scan",
 }
 

@@ -26,5 +26,8 @@ class RealClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1_000
+
     def boot_id(self) -> str:
         return self._boot_id

@@ -28,6 +28,17 @@ def _with_name(error: OSError, path: str) -> OSError:
     return _error(error.errno or errno.EIO, path)
 
 
+def _is_cached(descriptor: int, offset: int) -> bool:
+    try:
+        os.preadv(descriptor, (bytearray(1),), offset, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+    return True
+
+
 class RealFile:
     __slots__ = ("_descriptor", "_path")
 
@@ -93,6 +104,20 @@ class RealFile:
             os.fsync(self._descriptor)
         except OSError as error:
             raise _with_name(error, self._path) from None
+
+    def resident(self, offset: int, size: int) -> bool:
+        """Asks for the first and the last byte. Pages between them may be missing all the
+        same, and where a file system cannot say, everything counts as there."""
+        try:
+            return _is_cached(self._descriptor, offset) and (
+                size <= 1 or _is_cached(self._descriptor, offset + size - 1)
+            )
+        except OSError as error:
+            raise _with_name(error, self._path) from None
+
+    def fileno(self) -> int:
+        """For `sendfile`, while this object is held."""
+        return self._descriptor
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, _CLOSED
@@ -161,6 +186,10 @@ class RealDisk:
             raise _with_name(error, path) from None
         finally:
             os.close(descriptor)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail
 
     def lock(self, path: str) -> Lock:
         descriptor = os.open(path, _FLAGS["create"], 0o644)

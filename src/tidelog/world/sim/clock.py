@@ -20,6 +20,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
 
+    def monotonic_us(self) -> int:
+        return self._monotonic_ms * 1_000
+
     def boot_id(self) -> str:
         return f"simulated-boot-{self._boots}"
 

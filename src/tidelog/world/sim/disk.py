@@ -74,6 +74,13 @@ class SimFile:
         self._use("")
         self._disk.sync_file(self._node, self._path)
 
+    def resident(self, offset: int, size: int) -> bool:
+        self._use("resident")
+        if size < 0 or offset < 0:
+            raise os_error(errno.EINVAL, self._path)
+        disk = self._disk
+        return disk.choices.stream("resident").random() >= disk.cold_share
+
     def close(self) -> None:
         self._closed = True
 
@@ -110,6 +117,7 @@ class SimDisk:
         self.life = 0
         self.alert = False
         self.syncs_lie = False
+        self.cold_share = 0.2
         self._names = Names(FolderNode(self.clock.now_ms()))
         self._faults = Faults()
         self._locks: dict[FileNode, SimLock] = {}
@@ -168,6 +176,10 @@ class SimDisk:
         folder = self._names.find_folder(path)
         effect = partial(self._names.sync, folder) if not self.syncs_lie else _do_nothing
         self.change("sync_folder", path, effect)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        self.read("usage", path)
+        return self._names.usage(path, self._capacity)
 
     def lock(self, path: str) -> Lock:
         self.read("lock", path)

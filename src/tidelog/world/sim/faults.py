@@ -18,7 +18,7 @@ CHANGES = frozenset(
 """Operations that change what the disk holds or what of it is durable. Only these are
 numbered: a crash before a read leaves the disk as one before the next change does."""
 
-READS = frozenset(("open", "pread", "size", "list", "stat", "lock"))
+READS = frozenset(("open", "pread", "size", "list", "stat", "usage", "lock", "resident"))
 
 
 def os_error(number: int, path: str) -> OSError:

@@ -17,6 +17,9 @@ from tidelog.world.sim.faults import os_error
 Node: TypeAlias = Union["FileNode", "FolderNode"]
 Place: TypeAlias = tuple["FolderNode", str]
 
+VOLUME_BYTES = 1 << 40
+"""How large a disk without a limit says it is."""
+
 
 @lru_cache(maxsize=4096)
 def split_path(path: str) -> tuple[str, ...]:
@@ -68,6 +71,13 @@ class Names:
         parts = split_path(path)
         assert parts, "the root has no parent"
         return _need_folder(self._walk(parts[:-1], path), path), parts[-1]
+
+    def usage(self, path: str, capacity: int | None) -> tuple[int, int]:
+        """The size of the whole disk and what is free of it, for a path that is there."""
+        self.find(path)
+        total = VOLUME_BYTES if capacity is None else capacity
+        used = sum(len(file.live) for file in self.files().values())
+        return total, max(0, total - used)
 
     def _walk(self, parts: tuple[str, ...], path: str) -> Node:
         node: Node = self.root
