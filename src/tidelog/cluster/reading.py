@@ -1,0 +1,269 @@
+"""Reading the tree into an `Image`.
+
+All reads are asked for at once and answered in order. A node that cannot be understood costs
+only what it describes: a broker is left out, a topic goes to `unreadable` with the reason, and
+a line in the log says so.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from tidelog.base.coordination import Coordination, CoordinationError, Node, Trouble
+from tidelog.base.errors import BadValue
+from tidelog.base.ids import is_legal_topic
+from tidelog.cluster import paths
+from tidelog.cluster.image import (
+    NO_LEADER,
+    NO_STATE,
+    NO_TOPIC_ID,
+    BrokerInfo,
+    PartitionInfo,
+    TopicInfo,
+)
+from tidelog.cluster.writing import Ask, gather
+from tidelog.cluster.znodes import (
+    Assignment,
+    decode_broker,
+    decode_config,
+    decode_state,
+    decode_topic,
+)
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+GotNode = Node | CoordinationError
+TopicRead = TopicInfo | BadValue | CoordinationError | None
+"""BadValue: it is there but cannot be understood; None: it is not there."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What stands in the tree."""
+
+    brokers: dict[int, BrokerInfo] = field(default_factory=dict)
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    """Also those that are marked for deletion; an old one may still lack its id."""
+    names: dict[bytes, str] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    marked_for_deletion: list[str] = field(default_factory=list)
+    broker_configs: dict[int, dict[str, str]] = field(default_factory=dict)
+    default_broker_config: dict[str, str] = field(default_factory=dict)
+
+
+def read_all(coordination: Coordination, done: Callable[[Found | CoordinationError], None]) -> None:
+    found = Found()
+    steps = [_read_brokers, _read_topics, _read_marks, _read_broker_configs]
+
+    def answered(errors: list[CoordinationError | None]) -> None:
+        failed = next((error for error in errors if error is not None), None)
+        done(found if failed is None else failed)
+
+    gather([partial(step, coordination, found) for step in steps], answered)
+
+
+def read_topic(coordination: Coordination, name: str, done: Callable[[TopicRead], None]) -> None:
+    """One topic with its settings and the state of each partition."""
+    asks: list[Ask[GotNode]] = [
+        partial(coordination.get, paths.topic(name)),
+        partial(coordination.get, paths.topic_config(name)),
+    ]
+
+    def got(nodes: list[GotNode]) -> None:
+        try:
+            started = _topic_without_states(name, *nodes)
+        except BadValue as error:
+            done(error)
+            return
+        if isinstance(started, TopicInfo):
+            _read_states(coordination, started, done)
+        else:
+            done(started)
+
+    gather(asks, got)
+
+
+def _topic_without_states(
+    name: str, node: GotNode, config: GotNode
+) -> TopicInfo | CoordinationError | None:
+    if isinstance(node, CoordinationError):
+        return None if node.trouble is Trouble.no_node else node
+    if isinstance(config, CoordinationError) and config.trouble is not Trouble.no_node:
+        return config
+    topic_id, assignments = _naming(paths.topic(name), partial(decode_topic, node.data))
+    own: dict[str, str] = {}
+    if isinstance(config, Node):
+        own = _naming(paths.topic_config(name), partial(decode_config, config.data))
+    return TopicInfo(
+        name=name,
+        topic_id=topic_id or NO_TOPIC_ID,
+        partitions=tuple(map(_partition_without_state, assignments)),
+        config=own,
+        version=node.stat.version,
+    )
+
+
+def _partition_without_state(assignment: Assignment) -> PartitionInfo:
+    return PartitionInfo(
+        replicas=assignment.replicas,
+        isr=(),
+        leader=NO_LEADER,
+        leader_epoch=NO_STATE,
+        state_version=NO_STATE,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+    )
+
+
+def _read_states(
+    coordination: Coordination, topic: TopicInfo, done: Callable[[TopicRead], None]
+) -> None:
+    numbers = range(len(topic.partitions))
+
+    def got(nodes: list[GotNode]) -> None:
+        try:
+            partitions = [
+                _with_state(topic.name, number, topic.partitions[number], nodes[number])
+                for number in numbers
+            ]
+        except (BadValue, CoordinationError) as error:
+            done(error)
+            return
+        done(replace(topic, partitions=tuple(partitions)))
+
+    gather([partial(coordination.get, paths.state(topic.name, n)) for n in numbers], got)
+
+
+def _with_state(topic: str, number: int, partition: PartitionInfo, node: GotNode) -> PartitionInfo:
+    if isinstance(node, CoordinationError):
+        if node.trouble is Trouble.no_node:
+            return partition
+        raise node
+    state = _naming(paths.state(topic, number), partial(decode_state, node.data))
+    return replace(
+        partition,
+        isr=state.isr,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        state_version=node.stat.version,
+    )
+
+
+Finished = Callable[[CoordinationError | None], None]
+
+
+def _read_topics(coordination: Coordination, found: Found, done: Finished) -> None:
+    def got(names: list[str], reads: list[TopicRead]) -> None:
+        for name, read in zip(names, reads, strict=True):
+            match read:
+                case TopicInfo():
+                    _add_topic(found, read)
+                case BadValue():
+                    _leave_alone(found, name, str(read))
+                case CoordinationError():
+                    done(read)
+                    return
+        done(None)
+
+    def listed(names: list[str] | CoordinationError) -> None:
+        if isinstance(names, CoordinationError):
+            done(names)
+            return
+        legal = [name for name in names if is_legal_topic(name)]
+        for name in set(names) - set(legal):
+            _leave_alone(found, name, "it is not a name that a topic can have")
+        gather([partial(read_topic, coordination, name) for name in legal], partial(got, legal))
+
+    coordination.children(paths.TOPICS, listed)
+
+
+def _add_topic(found: Found, topic: TopicInfo) -> None:
+    if topic.topic_id == NO_TOPIC_ID or topic.topic_id not in found.names:
+        found.topics[topic.name] = topic
+        found.names[topic.topic_id] = topic.name
+    else:
+        twin = found.names[topic.topic_id]
+        _leave_alone(found, topic.name, f"the topic {twin} has the same id")
+
+
+def _leave_alone(found: Found, name: str, why: str) -> None:
+    _log.error("the topic %s cannot be read and is left alone: %s", name, why)
+    found.unreadable[name] = why
+
+
+def _read_marks(coordination: Coordination, found: Found, done: Finished) -> None:
+    def listed(names: list[str] | CoordinationError) -> None:
+        if isinstance(names, CoordinationError):
+            done(names)
+        else:
+            found.marked_for_deletion = names
+            done(None)
+
+    coordination.children(paths.DELETE_TOPICS, listed)
+
+
+def _read_brokers(coordination: Coordination, found: Found, done: Finished) -> None:
+    def keep(name: str, node: Node) -> None:
+        broker_id = _broker_id(name)
+        found.brokers[broker_id] = decode_broker(broker_id, node.data, node.stat.created_zxid)
+
+    _read_children(coordination, paths.BROKER_IDS, keep, done)
+
+
+def _read_broker_configs(coordination: Coordination, found: Found, done: Finished) -> None:
+    def keep(name: str, node: Node) -> None:
+        config = decode_config(node.data)
+        if name == paths.DEFAULT_ENTITY:
+            found.default_broker_config = config
+        else:
+            found.broker_configs[_broker_id(name)] = config
+
+    _read_children(coordination, paths.BROKER_CONFIGS, keep, done)
+
+
+def _read_children(
+    coordination: Coordination,
+    path: str,
+    keep: Callable[[str, Node], None],
+    done: Finished,
+) -> None:
+    """Reads every child; one that went meanwhile or cannot be understood is left out."""
+
+    def got(names: list[str], nodes: list[GotNode]) -> None:
+        for name, node in zip(names, nodes, strict=True):
+            if isinstance(node, CoordinationError):
+                if node.trouble is not Trouble.no_node:
+                    done(node)
+                    return
+                continue
+            try:
+                keep(name, node)
+            except BadValue as error:
+                _log.error("%s/%s cannot be read and is left out: %s", path, name, error)
+        done(None)
+
+    def listed(names: list[str] | CoordinationError) -> None:
+        if isinstance(names, CoordinationError):
+            done(names)
+            return
+        asks: list[Ask[GotNode]] = [partial(coordination.get, f"{path}/{name}") for name in names]
+        gather(asks, partial(got, names))
+
+    coordination.children(path, listed)
+
+
+def _broker_id(name: str) -> int:
+    if not name.isascii() or not name.isdigit() or len(name) > 10 or str(int(name)) != name:
+        raise BadValue(f"{name[:30]} is not a broker's number")
+    return int(name)
+
+
+def _naming(path: str, read: Callable[[], Result]) -> Result:
+    try:
+        return read()
+    except BadValue as error:
+        raise BadValue(f"{path}: {error}") from error

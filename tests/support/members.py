@@ -1,0 +1,186 @@
+"""Brokers without sockets and logs: their metadata, on a simulated ensemble that they share.
+
+A `Cluster` runs on virtual time. A member can be killed after any number of writes, and what
+stands in the tree is looked at directly, without going through the code under test.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from tidelog.base.coordination import Create, Operation, SetData, Written
+from tidelog.base.errors import KafkaError
+from tidelog.base.settings import Settings
+from tidelog.cluster.image import BrokerInfo, TopicInfo
+from tidelog.cluster.metadata import Change, ConfigChange, Metadata, NewTopic
+from tidelog.cluster.requests import ConfigOperation
+from tidelog.cluster.znodes import encode_broker
+from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
+from tidelog.world.sim.ensemble import SimEnsemble
+from tidelog.world.sim.entropy import SimEntropy
+from tidelog.world.sim.loop import SimLoop
+from tidelog.world.znode_tree import When
+
+Item = TypeVar("Item")
+SESSION_MS = 18_000
+
+
+class DeadlyEnsemble(SimEnsemble):
+    """Kills a member right after it has written so many times."""
+
+    writes_left: int | None = None
+    kill: Callable[[], None] | None = None
+
+    def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
+        answers = super().write(session_id, operations)
+        if self.writes_left is not None and self.kill is not None:
+            self.writes_left -= 1
+            if self.writes_left == 0:
+                self.kill()
+        return answers
+
+
+@dataclass
+class Member:
+    loop: SimLoop
+    coordination: SimCoordination
+    metadata: Metadata
+    changes: list[Change] = field(default_factory=list)
+    is_dead: bool = False
+
+    def start(self, expected_cluster_id: str | None = None) -> Exception | None:
+        answers: list[Exception | None] = []
+        self.metadata.start(answers.append, expected_cluster_id)
+        self.loop.run_until(lambda: bool(answers) or self.is_dead)
+        return answers[0] if answers else None
+
+    def ask(self, call: Callable[[Callable[[list[Item]], None]], None]) -> list[Item]:
+        """The results, or none if the member died over it."""
+        answers: list[list[Item]] = []
+        call(answers.append)
+        assert not answers, "an answer never comes inside the call"
+        self.loop.run_until(lambda: bool(answers) or self.is_dead)
+        assert answers or self.is_dead, "every request is answered"
+        return answers[0] if answers else []
+
+    def create(
+        self, *topics: NewTopic, validate_only: bool = False
+    ) -> list[TopicInfo | KafkaError]:
+        return self.ask(lambda done: self.metadata.create_topics(topics, validate_only, done))
+
+    def delete(self, *topics: str | bytes) -> list[TopicInfo | KafkaError]:
+        return self.ask(lambda done: self.metadata.delete_topics(topics, done))
+
+    def grow(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+    ) -> list[TopicInfo | KafkaError]:
+        wanted = [(name, count, assignment)]
+        return self.ask(lambda done: self.metadata.create_partitions(wanted, False, done))
+
+    def alter(
+        self,
+        kind: Literal["topic", "broker"],
+        name: str,
+        changes: Mapping[str, tuple[ConfigOperation, str | None]],
+        replace: bool = False,
+    ) -> list[KafkaError | None]:
+        change = ConfigChange(kind=kind, name=name, changes=changes, replace=replace)
+        return self.alter_all([change])
+
+    def alter_all(
+        self, changes: Sequence[ConfigChange], validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        results: list[list[KafkaError | None]] = []
+        self.metadata.alter_configs(changes, validate_only, results.append)
+        self.loop.run_until(lambda: bool(results) or self.is_dead)
+        return results[0] if results else []
+
+    def die(self) -> None:
+        self.is_dead = True
+        self.coordination.die()
+
+
+class Cluster:
+    def __init__(self, seed: int = 0) -> None:
+        self.loop = SimLoop(seed=seed)
+        self.ensemble = DeadlyEnsemble(self.loop.clock)
+        self.entropy = SimEntropy(seed)
+
+    def member(
+        self,
+        broker_id: int = 0,
+        *,
+        rack: str | None = None,
+        faults: CoordinationFaults | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Member:
+        coordination = SimCoordination(self.loop, self.ensemble, faults)
+        broker = BrokerInfo(
+            broker_id=broker_id, endpoints={"PLAINTEXT": ("host", 9092 + broker_id)}, rack=rack
+        )
+        metadata = Metadata(
+            coordination,
+            Settings.of(settings or {}),
+            self.loop.clock,
+            self.entropy,
+            self.loop,
+            broker,
+        )
+        member = Member(self.loop, coordination, metadata)
+        metadata.on_change(member.changes.append)
+        return member
+
+    def started(self, broker_id: int = 0, **settings: str) -> Member:
+        """A member that is ready; settings are written with underscores."""
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        member = self.member(broker_id, settings=named)
+        assert member.start() is None
+        return member
+
+    def register_others(self, *broker_ids: int, racks: Mapping[int, str] | None = None) -> None:
+        """Brokers that do nothing but be there."""
+        for broker_id in broker_ids:
+            other = BrokerInfo(
+                broker_id=broker_id,
+                endpoints={"PLAINTEXT": ("other", 9092)},
+                rack=(racks or {}).get(broker_id),
+            )
+            self.put(f"/brokers/ids/{broker_id}", encode_broker(other, 0))
+
+    def kill_after(self, member: Member, writes: int) -> None:
+        """The member dies right after so many more writes, before it hears of the last."""
+        self.ensemble.writes_left = writes
+        self.ensemble.kill = member.die
+
+    def forget_the_dead(self) -> None:
+        """Until the sessions of members that died are over."""
+        self.ensemble.writes_left = None
+        self.loop.run_for(2 * SESSION_MS)
+
+    def paths(self, below: str = "/") -> list[str]:
+        return [path for path, _ in self.ensemble.tree.walk(below)]
+
+    def exists(self, path: str) -> bool:
+        return self.ensemble.tree.exists(path) is not None
+
+    def json(self, path: str) -> Any:
+        return json.loads(self.data(path))
+
+    def data(self, path: str) -> bytes:
+        return self.ensemble.tree.get(path).data
+
+    def put(self, path: str, data: bytes) -> None:
+        """Writes a node as somebody else would, with the parents it lacks."""
+        tree = self.ensemble.tree
+        names = path.strip("/").split("/")
+        for depth in range(1, len(names)):
+            parent = "/" + "/".join(names[:depth])
+            if not self.exists(parent):
+                self._write(Create(path=parent))
+        is_there = tree.exists(path) is not None
+        self._write(SetData(path=path, data=data) if is_there else Create(path=path, data=data))
+
+    def _write(self, operation: Operation) -> None:
+        tree = self.ensemble.tree
+        tree.write([operation], When(tree.zxid + 1, self.loop.clock.now_ms()))

@@ -1,0 +1,138 @@
+"""Broker processes for tests: started on loopback, stopped or killed, started again.
+
+`new_server` gives one of ours. With `TIDELOG_TEST_PEER=kafka` in the environment it gives Apache
+Kafka instead (Java needed, see bench/peers), so that anyone can check a test against Kafka itself.
+A server keeps its address and its log dir over restarts, and `close` leaves no process behind.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+ROOT: Final = Path(__file__).parents[2]
+PEER: Final = os.environ.get("TIDELOG_TEST_PEER", "")
+_START_SECONDS_MAX: Final = 30
+_STOP_SECONDS_MAX: Final = 30
+_KAFKA_CLUSTER_ID: Final = "tests-of-tidelog-00000"
+
+
+class Server(Protocol):
+    log_dir: Path
+    address: str
+
+    def start(self) -> None:
+        """Returns when the server accepts connections."""
+
+    def stop(self) -> None:
+        """SIGTERM, and waits for the end."""
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end."""
+
+    def close(self) -> None:
+        """Ends whatever is left."""
+
+
+def new_server(folder: Path, settings: Mapping[str, str]) -> Server:
+    """Not started yet; all it writes is under `folder`."""
+    if PEER == "kafka":
+        return _apache_kafka(folder, settings)
+    assert PEER == "", f"TIDELOG_TEST_PEER={PEER}: `kafka` is the only other broker known here"
+    return TidelogServer(folder, settings)
+
+
+class TidelogServer:
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log_dir = folder / "logs"
+        self.address = f"127.0.0.1:{_free_port()}"
+        self.output = folder / "server.log"
+        self._settings = {
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.log_dir),
+            **settings,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: list[int] = []
+
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None, "the server runs"
+        return self._process.pid
+
+    def start(self) -> None:
+        assert self._process is None, "the server does not run yet"
+        command = [str(Path(sys.executable).with_name("tidelog")), "server"]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
+        self._groups.append(self._process.pid)
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while not _accepts(self.address):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"no server: {self.output.read_text()}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        status = self._end(signal.SIGTERM)
+        assert status == 0, f"ended with {status}: {self.output.read_text()}"
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Child processes are in the server's process group, so none of them survives it."""
+        for group in self._groups:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if self._process is not None:
+            self._process.wait(_STOP_SECONDS_MAX)
+            self._process = None
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None, "the server runs"
+        self._process.send_signal(number)
+        status = self._process.wait(_STOP_SECONDS_MAX)
+        self._process = None
+        return status
+
+
+def _apache_kafka(folder: Path, settings: Mapping[str, str]) -> Server:
+    sys.path.append(str(ROOT))
+    from bench.peers.kafka_peer import Broker, KafkaHome
+
+    class ApacheKafka(Broker):
+        def close(self) -> None:
+            self.kill()
+
+    home = KafkaHome.find()
+    assert home is not None, "TIDELOG_TEST_PEER=kafka needs Apache Kafka's jars and Java"
+    # Kafka makes its folder itself, and moves deleted logs away only after a minute.
+    server = ApacheKafka(home, folder / "kafka", settings)
+    server.format(_KAFKA_CLUSTER_ID)
+    return server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, int(port))) == 0
