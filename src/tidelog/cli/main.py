@@ -18,8 +18,10 @@ from typer.main import get_group
 from tidelog.cli.mistakes import explain
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "server": ("tidelog.cli.server:server", "Start a broker."),
     "demo": ("tidelog.cli.demo:demo", "Watch a log being written, killed, aged and compacted."),
     "dump-log": ("tidelog.cli.dump_log:dump_log", "Print what is in the files of a log."),
+    "znode": ("tidelog.cli.znode:app", "Look at the nodes a server keeps its metadata in."),
     "kernels": ("tidelog.cli.kernels:app", "Compile the loops over records ahead of their use."),
 }
 """Name, where it is defined, and what `tidelog --help` says about it."""

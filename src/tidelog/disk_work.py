@@ -1,0 +1,58 @@
+"""Work on the files of the log dirs, done step by step: one thing at a time in each dir.
+
+Flushes, checkpoints, retention and the swapping in of compacted segments are steps. The loop
+does what is quick, a thread of the dir waits for the disk. Because only one piece of work is
+under way in a dir, none of them has to think of the others.
+"""
+
+import logging
+from collections import deque
+from functools import partial
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ports import Loop
+from tidelog.log.log_dir import LogDir
+from tidelog.log.steps import Steps
+
+_log = logging.getLogger("tidelog.disk")
+
+
+class DiskWork:
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self._queues: dict[str, deque[tuple[str, Steps]]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        return not any(self._queues.values())
+
+    def run(self, name: str, log_dir: LogDir, steps: Steps) -> None:
+        """Drives steps to their end, after those that came before them in the same dir; not if
+        work of that name is waiting there already. An error of the disk has taken the dir
+        offline by then; it is logged, and that is all."""
+        queue = self._queues.setdefault(log_dir.path, deque())
+        if all(name != waiting for waiting, _ in list(queue)[1:]):
+            queue.append((name, steps))
+            if len(queue) == 1:
+                self._go_on(log_dir.path, None)
+
+    def _go_on(self, path: str, end: object) -> None:
+        """Takes up a dir's first steps where they are, with what the last wait came to."""
+        queue = self._queues[path]
+        while queue:
+            name, steps = queue[0]
+            try:
+                wait = steps.throw(end) if isinstance(end, Exception) else next(steps)
+            except StopIteration:
+                queue.popleft()
+            except KafkaError as error:
+                _log.error("failed work=%s dir=%s why=%s", name, path, error.message)
+                queue.popleft()
+            except BaseException:
+                queue.popleft()
+                self.loop.call_soon(partial(self._go_on, path, None))
+                raise
+            else:
+                self.loop.offload(f"disk {path}", wait, partial(self._go_on, path))
+                return
+            end = None

@@ -1,0 +1,135 @@
+"""What an API is to the broker: a number, a range of versions, and a function.
+
+Every file in this folder serves one API and ends with its `API`. A handler gets the node and
+a request; it returns the response, or None if it will call `request.answer` later. What a
+client did wrong is an error code inside the response; only a request that cannot be read at
+all ends the connection. Responses leave in the order in which the requests came.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidelog.base.ports import Clock, Disk, Entropy, Loop
+from tidelog.base.settings import Settings
+from tidelog.log.logs import Logs
+from tidelog.log.partition_log import Slice
+from tidelog.serving.counters import Counters
+from tidelog.wire import codec
+from tidelog.wire.frames import ReceiveBuffers
+
+if TYPE_CHECKING:
+    from tidelog.cluster.metadata import Metadata
+    from tidelog.partitions import Partitions
+    from tidelog.serving.fetch_sessions import FetchSessions
+
+Part = bytes | Slice
+"""What a response is sent as: bytes, and ranges of log files between them."""
+
+
+class Node(Protocol):
+    """The broker, as its handlers see it."""
+
+    settings: Settings
+    broker_id: int
+    cluster_id: str
+    clock: Clock
+    entropy: Entropy
+    loop: Loop
+    disk: Disk
+    logs: Logs
+    metadata: "Metadata"
+    partitions: "Partitions"
+    sessions: "FetchSessions"
+    fetch_bytes_max: int
+    buffers: ReceiveBuffers
+    counters: Counters
+    apis: Mapping[int, "Api"]
+
+
+class Answers(Protocol):
+    """Where a request's response goes: its connection."""
+
+    listener: str
+
+    def answered(self, request: "Request") -> None: ...
+
+    def close(self, why: str) -> None: ...
+
+
+class Request:
+    """A request that was read, and its place in the order of its connection's answers. Without
+    `parts` it has not been answered; with none in them there is nothing to send."""
+
+    __slots__ = (
+        "api",
+        "began_us",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "on_close",
+        "on_stop",
+        "parts",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Answers,
+        api: "Api",
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: Any,
+    ) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.began_us = 0
+        self.parts: list[Part] | None = None
+        self.on_close: Callable[[], None] | None = None
+        """Told if the connection closes before there is an answer."""
+        self.on_stop: Callable[[], None] | None = None
+        """Told if the broker is to stop: an answer is wanted now, if there can be one."""
+
+    @property
+    def api_key(self) -> int:
+        return self.api.key
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener it came through."""
+        return self.connection.listener
+
+    def answer(self, response: Any) -> None:
+        """Gives the response, now or later, once."""
+        assert self.parts is None, "a request is answered once"
+        self.parts = self.api.write(self, response)
+        self.connection.answered(self)
+
+
+def read_entity(api_key: int, version: int, frame: memoryview, at: int) -> Any:
+    return codec.read_request(api_key, version, frame, at)
+
+
+def write_entity(request: Request, response: Any) -> list[Part]:
+    return [
+        codec.write_response(request.api.key, request.version, request.correlation_id, response)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    key: int
+    first: int
+    last: int
+    handle: Callable[[Any, Request], Any]
+    """Of a `Node` and a `Request`. A handler may ask for less than a whole node."""
+    read: Callable[[int, int, memoryview, int], Any] = read_entity
+    write: Callable[[Request, Any], list[Part]] = write_entity
+    advertised_first: int | None = None
+    """Where ApiVersions says that the versions begin, if that is not the truth."""

@@ -1,0 +1,234 @@
+"""A client's connection: bytes to requests, requests to handlers, responses back in order.
+
+Requests are taken up as they come, several at a time if they come that way; a response
+waits until those before it are sent. With too many unanswered, nothing more is read until some
+are. Whatever cannot be read ends the connection, and only this one, with a line in the log
+that says who sent what.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ports import Connection
+from tidelog.handlers import api_versions, old_produce
+from tidelog.handlers.api import Api, Request
+from tidelog.log.partition_log import Slice
+from tidelog.serving.counters import Counters
+from tidelog.wire.frames import FrameReader
+from tidelog.wire.header import RequestHeader, read_request_header
+
+IN_FLIGHT_MAX: Final = 100
+PRODUCE: Final = 0
+
+_log = logging.getLogger("tidelog.connection")
+
+
+class Owner(Protocol):
+    """Whoever keeps count of the connections and of what they do."""
+
+    request_bytes_max: int
+    counters: Counters
+
+    def left(self, connection: "ClientConnection") -> None: ...
+
+
+class ClientConnection:
+    __slots__ = (
+        "_apis",
+        "_frames",
+        "_held",
+        "_is_catching_up",
+        "_is_closed",
+        "_is_finishing",
+        "_link",
+        "_node",
+        "_owner",
+        "_pending",
+        "_quiet_checks",
+        "client_id",
+        "listener",
+    )
+
+    def __init__(
+        self, owner: Owner, node: Any, link: Connection, listener: str, frames: FrameReader
+    ) -> None:
+        self._owner = owner
+        self._node = node
+        self._link = link
+        self._frames = frames
+        self._apis: Mapping[int, Api] = node.apis
+        self._pending: deque[Request] = deque()
+        self._held: deque[bytearray] = deque()
+        self._is_catching_up = False
+        self._is_closed = False
+        self._is_finishing = False
+        self.listener = listener
+        self.client_id: str | None = None
+        self._quiet_checks = 0
+
+    @property
+    def peer(self) -> str:
+        return self._link.peer
+
+    # -- what the network calls
+
+    def buffer(self) -> memoryview:
+        return self._frames.buffer()
+
+    def received(self, size: int) -> None:
+        self._quiet_checks = 0
+        try:
+            frames = self._frames.received(size)
+        except KafkaError as error:
+            self.close(error.message)
+            return
+        for frame in frames:
+            if self._is_closed:
+                return
+            if self._held or len(self._pending) >= IN_FLIGHT_MAX:
+                self._hold(frame)
+            else:
+                self._serve(frame)
+        if self._frames.refused is not None:
+            self.close(self._frames.refused.message)
+
+    def closed(self, why: str) -> None:
+        self._is_closed = True
+        self._frames.close()
+        self._held.clear()
+        for request in self._pending:
+            if request.on_close is not None:
+                request.on_close()
+        self._pending.clear()
+        self._owner.left(self)
+        _log.debug("closed peer=%s client=%s why=%s", self._link.peer, self.client_id, why)
+
+    # -- requests
+
+    def _serve(self, frame: memoryview) -> None:
+        header: RequestHeader | None = None
+        try:
+            header, at = read_request_header(frame)
+            api = self._apis.get(header.api_key)
+            if api is None or not api.first <= header.version <= api.last:
+                self._answer_unsupported(header, frame, at)
+                return
+            if len(frame) > self._owner.request_bytes_max and api.key != PRODUCE:
+                self.close(
+                    f"{_named(header)}: {len(frame)} bytes are more than "
+                    f"socket.request.other.max.bytes={self._owner.request_bytes_max}"
+                )
+                return
+            body = api.read(api.key, header.version, frame, at)
+        except KafkaError as error:
+            what = "a frame" if header is None else _named(header)
+            self._owner.counters.requests_refused += 1
+            self.close(f"{what} cannot be read: {error.message}")
+            return
+        self.client_id = header.client_id
+        self._handle(api, header, body)
+
+    def _handle(self, api: Api, header: RequestHeader, body: Any) -> None:
+        request = Request(self, api, header.version, header.correlation_id, header.client_id, body)
+        self._pending.append(request)
+        try:
+            response = api.handle(self._node, request)
+            if response is not None:
+                request.answer(response)
+        except Exception:
+            _log.exception("bug peer=%s request=%s", self._link.peer, _named(header))
+            self.close("the broker failed to answer it")
+
+    def _answer_unsupported(self, header: RequestHeader, frame: memoryview, at: int) -> None:
+        """A client that asks which versions there are in a version we do not have is told so in
+        the oldest one; old producers are refused in their own. For the rest there is no answer
+        that they could read."""
+        if header.api_key == api_versions.API.key:
+            self._answer_now(header, api_versions.refusal(self._apis, header.correlation_id))
+        elif header.api_key == PRODUCE and header.version in old_produce.VERSIONS:
+            self._answer_now(header, old_produce.refusal(header, frame, at))
+        else:
+            self.close(f"{_named(header)} is not served here")
+
+    def _answer_now(self, header: RequestHeader, answer: bytes) -> None:
+        request = Request(
+            self, api_versions.API, header.version, header.correlation_id, header.client_id, None
+        )
+        self._pending.append(request)
+        request.parts = [answer] if answer else []
+        request.began_us = self._node.clock.monotonic_us()
+        self.answered(request)
+
+    def _hold(self, frame: memoryview) -> None:
+        """Keeps a copy until there is room for it; what came with it is all that can come."""
+        self._held.append(bytearray(frame))
+        self._link.pause()
+
+    # -- answers
+
+    def answered(self, request: Request) -> None:
+        took_us = self._node.clock.monotonic_us() - request.began_us
+        self._owner.counters.answered(request.api.key, took_us)
+        pending = self._pending
+        send = self._link.send
+        while pending and (parts := pending[0].parts) is not None:
+            pending.popleft()
+            for part in parts:
+                if isinstance(part, Slice):
+                    self._link.send_file(part.file, part.position, part.size)
+                else:
+                    send(part)
+        if self._held and not self._is_closed:
+            self._serve_held()
+        if self._is_finishing:
+            self._close_if_finished()
+
+    def _serve_held(self) -> None:
+        """Takes up what was held; what is answered meanwhile comes back here, but only once."""
+        if self._is_catching_up:
+            return
+        self._is_catching_up = True
+        while self._held and len(self._pending) < IN_FLIGHT_MAX and not self._is_closed:
+            self._serve(memoryview(self._held.popleft()))
+        self._is_catching_up = False
+        if not self._held and not self._is_finishing:
+            self._link.resume()
+
+    def count_quiet(self, checks_max: int) -> None:
+        """Called now and then; closes the connection if nothing has come for so many times and
+        nothing is owed."""
+        self._quiet_checks += 1
+        if self._quiet_checks > checks_max and not self._pending:
+            self.close("nothing came for connections.max.idle.ms")
+
+    def finish(self) -> None:
+        """Reads no more, answers what was accepted, and closes then."""
+        self._link.pause()
+        self._is_finishing = True
+        for request in list(self._pending):
+            if request.on_stop is not None:
+                request.on_stop()
+        self._close_if_finished()
+
+    def _close_if_finished(self) -> None:
+        if self._is_finishing and not self._pending and not self._held:
+            self.close("the broker stops")
+
+    def close(self, why: str) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            _log.log(
+                logging.INFO if self._is_finishing else logging.WARNING,
+                "closing peer=%s client=%s why=%s",
+                self._link.peer,
+                self.client_id,
+                why,
+            )
+            self._link.close()
+
+
+def _named(header: RequestHeader) -> str:
+    return f"request api_key={header.api_key} version={header.version} client={header.client_id}"

@@ -1,0 +1,69 @@
+"""DescribeLogDirs, API 35: the log dirs of this broker, their room, and what lies in them.
+
+A dir that is offline is named with an error and nothing else; the others go on (S10).
+"""
+
+from collections import defaultdict
+from typing import Any, Final
+
+from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import TopicPartition
+from tidelog.handlers.api import Api, Node, Request
+from tidelog.handlers.building import Values, respond
+from tidelog.log.log_dir import LogDir
+from tidelog.log.partition_log import PartitionLog
+
+NO_LAG: Final = -1
+
+
+def handle(node: Node, request: Request) -> Any:
+    asked = request.body.topics
+    wanted = None
+    if asked is not None:
+        wanted = {(topic.topic, index) for topic in asked for index in topic.partitions}
+    results = [_dir(node, log_dir, wanted) for log_dir in node.logs.dirs]
+    return respond(request, {"error_code": ErrorCode.none, "results": results})
+
+
+def _dir(node: Node, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> Values:
+    if log_dir.failure is not None:
+        return _offline(log_dir)
+    try:
+        total_bytes, usable_bytes = node.disk.usage(log_dir.path)
+    except OSError:
+        return _offline(log_dir)
+    topics: dict[str, list[Values]] = defaultdict(list)
+    for name, log in sorted(log_dir.logs.items()):
+        if wanted is None or (name.topic, name.partition) in wanted:
+            topics[name.topic].append(_partition(node, name, log))
+    return {
+        "error_code": ErrorCode.none,
+        "log_dir": log_dir.path,
+        "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
+        "total_bytes": total_bytes,
+        "usable_bytes": usable_bytes,
+        "is_cordoned": False,
+    }
+
+
+def _offline(log_dir: LogDir) -> Values:
+    return {
+        "error_code": ErrorCode.kafka_storage_error,
+        "log_dir": log_dir.path,
+        "topics": (),
+    }
+
+
+def _partition(node: Node, name: TopicPartition, log: PartitionLog) -> Values:
+    """The lag is how far the log is behind what is known to be committed."""
+    partition = node.partitions.by_key.get((name.topic, name.partition))
+    lag = NO_LAG if partition is None else max(0, partition.high_watermark - log.log_end_offset)
+    return {
+        "partition_index": name.partition,
+        "partition_size": log.segments.size,
+        "offset_lag": lag,
+        "is_future_key": False,
+    }
+
+
+API = Api(key=35, first=1, last=5, handle=handle)

@@ -1,0 +1,71 @@
+"""Fetch: records from where a consumer is, as ranges of log files that are sent as they are.
+
+The answer takes what is ready, as much as it may hold, but at least one batch. A consumer
+sees what is below the high watermark (R4), or below the last stable offset if it wants
+committed transactions only. Waiting and cold files are the business of `fetching`.
+"""
+
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.handlers.api import Api, Node, Part, Request
+from tidelog.handlers.fetching import Answer, Fetching
+from tidelog.wire.fetch import FetchRequest, read_fetch_request, write_fetch_response
+
+NO_PREFERRED_REPLICA: Final = -1
+
+
+def handle(node: Node, request: Request) -> Answer | None:
+    fetch: FetchRequest = request.body
+    if fetch.replica_id >= 0:
+        # A client that passed for a follower could move the high watermark.
+        return Answer(0, int(ErrorCode.cluster_authorization_failed), ())
+    try:
+        session = node.sessions.open(
+            fetch.session_id, fetch.session_epoch, node.clock.monotonic_ms()
+        )
+    except KafkaError as error:
+        return Answer(0, int(error.code), ())
+    if fetch.forgotten:
+        session.forget(fetch.forgotten)
+    session.place(fetch.partitions)
+    return Fetching(node, request, session).start()
+
+
+def write(request: Request, answer: Answer) -> list[Part]:
+    rows = [
+        (
+            found.position.topic,
+            found.position.index,
+            found.error,
+            found.high_watermark,
+            found.last_stable_offset,
+            found.log_start_offset,
+            found.aborted,
+            NO_PREFERRED_REPLICA,
+            found.size,
+        )
+        for found in answer.found
+    ]
+    texts = write_fetch_response(
+        request.correlation_id, request.version, answer.session_id, answer.error, rows
+    )
+    parts: list[Part] = []
+    copied = [texts[0]]
+    for found, text in zip(answer.found, texts[1:], strict=True):
+        records = found.records
+        if isinstance(records, bytes):
+            copied.append(records)
+        elif records is not None:
+            parts += [b"".join(copied), records]
+            copied = []
+        copied.append(text)
+    parts.append(b"".join(copied))
+    return parts
+
+
+def read(_key: int, version: int, frame: memoryview, at: int) -> FetchRequest:
+    return read_fetch_request(frame, at, version)
+
+
+API = Api(key=1, first=4, last=18, handle=handle, read=read, write=write)

@@ -1,0 +1,284 @@
+"""A fetch from its start to its answer: looking at positions, waiting, warming cold files.
+
+A fetch that finds too little is parked until enough has come or its time is over (R3). A
+partition that grows makes positions in it ready and wakes their fetch at the end of the turn,
+so that everything a turn has appended leaves in one answer. Ranges that are not in the page
+cache are read beside the loop before they are sent.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Timer
+from tidelog.handlers.api import Node, Request
+from tidelog.log.partition_log import Slice
+from tidelog.partition import Partition
+from tidelog.serving.fetch_sessions import NO_SESSION, FetchSession, Position
+from tidelog.wire.fetch import FetchRequest
+
+READ_COMMITTED: Final = 1
+HOT_BYTES: Final = 64 << 20
+"""What was written last is in the page cache."""
+COPIED_BYTES_MAX: Final = 32 * 1024
+WARMED_BYTES: Final = 1 << 20
+WARMING_LANES: Final = 4
+UNKNOWN: Final = -1
+_GOOD: Final = int(ErrorCode.none)
+
+
+class Found(NamedTuple):
+    """What there is at one position."""
+
+    position: Position
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] | None
+    records: Slice | bytes | None
+    size: int
+
+
+class Answer(NamedTuple):
+    session_id: int
+    error: int
+    found: Sequence[Found]
+
+
+class Fetching:
+    __slots__ = (
+        "_committed_only",
+        "_fetch",
+        "_is_woken",
+        "_node",
+        "_request",
+        "_session",
+        "_timer",
+    )
+
+    def __init__(self, node: Node, request: Request, session: FetchSession) -> None:
+        self._node = node
+        self._request = request
+        self._session = session
+        self._fetch: FetchRequest = request.body
+        self._committed_only = self._fetch.isolation_level == READ_COMMITTED
+        self._is_woken = False
+        self._timer: Timer | None = None
+
+    def start(self) -> Answer | None:
+        """The answer, if there is one already."""
+        found, is_enough = self._look()
+        if is_enough or self._fetch.max_wait_ms <= 0:
+            return self._finish(found)
+        node = self._node
+        ends_at = node.clock.monotonic_ms() + self._fetch.max_wait_ms
+        self._timer = node.loop.call_at(ends_at, self.interrupt)
+        self._request.on_close = self._abandon
+        self._request.on_stop = self.interrupt
+        self._park()
+        return None
+
+    # -- waiting
+
+    def _park(self) -> None:
+        self._session.parked = self
+        for position in self._session.ready:
+            if position.partition is not None:
+                position.partition.waiters[position] = None
+
+    def wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._node.loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._is_woken = False
+        if self._session.parked is self:
+            found, is_enough = self._look()
+            if is_enough:
+                self._answer(found)
+            else:
+                self._park()
+
+    def interrupt(self) -> None:
+        """Answers with what there is now."""
+        if self._session.parked is self:
+            self._answer(self._look()[0])
+
+    def _answer(self, found: list[Found]) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        self._session.parked = None
+        answer = self._finish(found)
+        if answer is not None:
+            self._request.answer(answer)
+
+    def _abandon(self) -> None:
+        if self._session.parked is self:
+            assert self._timer is not None
+            self._timer.cancel()
+            self._session.parked = None
+            if self._session.id == NO_SESSION:
+                self._session.end()
+
+    # -- looking
+
+    def _look(self) -> tuple[list[Found], bool]:
+        """What is at the positions that are ready, and whether that is enough to answer with.
+        Those with more to give stay ready, behind those that found no room in this answer."""
+        session = self._session
+        room = min(self._fetch.max_bytes, self._node.fetch_bytes_max)
+        found: list[Found] = []
+        skipped: dict[Position, None] = {}
+        served: dict[Position, None] = {}
+        size = 0
+        failed = not session.positions
+        for position in session.ready:
+            here = self._look_at(position, room, size == 0)
+            if here is None:
+                skipped[position] = None
+                continue
+            found.append(here)
+            if here.error:
+                failed = True
+                served[position] = None
+            elif here.size:
+                size += here.size
+                room -= here.size
+                served[position] = None
+            else:
+                assert position.partition is not None
+                position.partition.waiters[position] = None
+        session.ready = skipped | served if skipped else served
+        return found, failed or size >= self._fetch.min_bytes
+
+    def _look_at(self, position: Position, room: int, is_first: bool) -> Found | None:
+        """None if there is something, but no room for it."""
+        if room <= 0 and not is_first:
+            return None
+        try:
+            partition = self._partition_of(position)
+            if position.leader_epoch != UNKNOWN:
+                partition.check_epoch(position.leader_epoch)
+            records = partition.read(
+                position.fetch_offset,
+                min(position.max_bytes, room),
+                committed_only=self._committed_only,
+            )
+        except KafkaError as error:
+            return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
+        if records is not None and not is_first and records.size > room:
+            return None
+        return self._found(position, partition, records)
+
+    def _found(self, position: Position, partition: Partition, records: Slice | None) -> Found:
+        return Found(
+            position,
+            _GOOD,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            [] if self._committed_only else None,
+            records,
+            0 if records is None else records.size,
+        )
+
+    def _partition_of(self, position: Position) -> Partition:
+        partition = position.partition
+        if isinstance(partition, Partition) and not partition.is_deleted:
+            return partition
+        position.partition = None
+        found = self._node.partitions.find(position.topic, position.index)
+        position.partition = found
+        return found
+
+    # -- answering
+
+    def _finish(self, found: list[Found]) -> Answer | None:
+        """The answer; None if a file has to be warmed first, which then answers."""
+        session = self._session
+        if session.is_full:
+            found = self._all_of(found)
+        else:
+            found = [here for here in found if _is_news(here)]
+        for here in found:
+            here.position.told_high_watermark = here.high_watermark
+            here.position.told_log_start = here.log_start_offset
+            if here.size and isinstance(here.position.partition, Partition):
+                here.position.partition.bytes_out += here.size
+        if session.id == NO_SESSION:
+            session.end()
+        cold = [
+            here.records for here in found if isinstance(here.records, Slice) and _is_cold(here)
+        ]
+        if cold:
+            self._warm(cold, found)
+            return None
+        return Answer(session.id, _GOOD, [_copied(here) for here in found])
+
+    def _all_of(self, found: list[Found]) -> list[Found]:
+        """What was found, and for the rest where it stands; in the order they were asked for."""
+        positions = self._session.positions
+        if len(found) == len(positions):
+            return found
+        by_position = {here.position: here for here in found}
+        return [
+            by_position.get(position) or self._standing(position) for position in positions.values()
+        ]
+
+    def _standing(self, position: Position) -> Found:
+        try:
+            return self._found(position, self._partition_of(position), None)
+        except KafkaError as error:
+            return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
+
+    def _warm(self, cold: list[Slice], found: list[Found]) -> None:
+        def read() -> None:
+            for file, position, size in cold:
+                for at in range(position, position + size, WARMED_BYTES):
+                    file.pread(min(WARMED_BYTES, position + size - at), at)
+
+        def done(end: Exception | None) -> None:
+            """An error is for whoever reads next; that is the answer's own business."""
+            del end
+            answer = Answer(self._session.id, _GOOD, [_copied(here) for here in found])
+            self._request.answer(answer)
+
+        lane = found[0].position.index % WARMING_LANES
+        self._node.loop.offload(f"warm {lane}", read, done)
+
+
+def _copied(found: Found) -> Found:
+    """A small range as bytes: that is cheaper to send together with its answer."""
+    records = found.records
+    if not isinstance(records, Slice) or records.size > COPIED_BYTES_MAX:
+        return found
+    try:
+        return found._replace(records=records.file.pread(records.size, records.position))
+    except OSError as error:
+        assert isinstance(found.position.partition, Partition)
+        code = found.position.partition.log.failed(error).code
+        return found._replace(error=int(code), records=None, size=0)
+
+
+def _is_news(found: Found) -> bool:
+    """Whether a consumer with a session has to be told."""
+    position = found.position
+    return (
+        found.size > 0
+        or found.error != _GOOD
+        or found.high_watermark != position.told_high_watermark
+        or found.log_start_offset != position.told_log_start
+    )
+
+
+def _is_cold(found: Found) -> bool:
+    records, partition = found.records, found.position.partition
+    if not isinstance(records, Slice) or not isinstance(partition, Partition):
+        return False
+    file, position, size = records
+    active = partition.log.segments.active
+    if active.file is file and position >= active.size - HOT_BYTES:
+        return False
+    return not file.resident(position, size)

@@ -1,0 +1,100 @@
+"""ListOffsets: where a partition begins and ends, and where it was at a time.
+
+Special timestamps stand for the end (-1), the start (-2), the record with the largest
+timestamp (-3), the local start (-4) and, with tiered storage, what is stored elsewhere (-5, -6),
+of which there is nothing here. A consumer that reads committed transactions only is given the
+last stable offset as the end.
+"""
+
+from typing import Any, Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.handlers.api import Api, Node, Request
+from tidelog.handlers.building import Values, respond
+from tidelog.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED: Final = 1
+NO_OFFSET: Final = -1
+
+Place = tuple[int, int]
+"""An offset and its timestamp."""
+
+
+def handle(node: Node, request: Request) -> Any:
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                _partition(node, request, topic.name, asked) for asked in topic.partitions
+            ],
+        }
+        for topic in request.body.topics
+    ]
+    return respond(request, {"topics": topics})
+
+
+def _partition(node: Node, request: Request, topic: str, asked: Any) -> Values:
+    try:
+        if node.metadata.image.topics.get(topic) is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
+        partition = node.partitions.find(topic, asked.partition_index)
+        partition.check_epoch(getattr(asked, "current_leader_epoch", -1))
+        committed_only = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
+        offset, timestamp = find(partition, _wanted(request, asked), committed_only)
+    except KafkaError as error:
+        return _row(asked, error.code, (NO_OFFSET, NO_TIMESTAMP), -1)
+    epoch = partition.leader_epoch
+    if offset != NO_OFFSET and offset < partition.log.log_end_offset:
+        epoch = partition.log.epochs.at(offset)
+    return _row(asked, ErrorCode.none, (offset, timestamp), epoch if offset != NO_OFFSET else -1)
+
+
+def _wanted(request: Request, asked: Any) -> int:
+    timestamp: int = asked.timestamp
+    if request.version < _SINCE.get(timestamp, 0):
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"timestamp {timestamp} in version {request.version}"
+        )
+    return timestamp
+
+
+def _row(asked: Any, code: ErrorCode, place: Place, leader_epoch: int) -> Values:
+    return {
+        "partition_index": asked.partition_index,
+        "error_code": code,
+        "offset": place[0],
+        "timestamp": place[1],
+        "leader_epoch": leader_epoch,
+    }
+
+
+def find(partition: Partition, timestamp: int, committed_only: bool) -> Place:
+    """The offset for a time or one of the special timestamps; (-1, -1) if there is none."""
+    log = partition.log
+    log.check_online()
+    end = partition.last_stable_offset if committed_only else partition.high_watermark
+    if timestamp == LATEST:
+        return end, NO_TIMESTAMP
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.log_start_offset, NO_TIMESTAMP
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NO_OFFSET, NO_TIMESTAMP
+    if timestamp == MAX_TIMESTAMP:
+        timestamp = log.largest_timestamp()
+        found = None if timestamp < 0 else log.offset_for_timestamp(timestamp)
+    elif timestamp < 0:
+        raise KafkaError(ErrorCode.unsupported_version, f"timestamp {timestamp} means nothing")
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    return found if found is not None and found[0] < end else (NO_OFFSET, NO_TIMESTAMP)
+
+
+API = Api(key=2, first=1, last=11, handle=handle)

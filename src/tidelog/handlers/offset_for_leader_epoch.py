@@ -1,0 +1,49 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that a reader notices what was truncated (L2).
+
+The answer is the largest epoch this log knows that is not above the one asked for, and the
+offset behind its last record; for the current epoch that is the end of the log.
+"""
+
+from typing import Any
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.handlers.api import Api, Node, Request
+from tidelog.handlers.building import Values, respond
+
+UNKNOWN = -1
+
+
+def handle(node: Node, request: Request) -> Any:
+    topics = [
+        {
+            "topic": topic.topic,
+            "partitions": [_partition(node, topic.topic, asked) for asked in topic.partitions],
+        }
+        for topic in request.body.topics
+    ]
+    return respond(request, {"topics": topics})
+
+
+def _partition(node: Node, topic: str, asked: Any) -> Values:
+    try:
+        partition = node.partitions.find(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+    except KafkaError as error:
+        return _row(asked.partition, error.code, UNKNOWN, UNKNOWN)
+    log = partition.log
+    if asked.leader_epoch == partition.leader_epoch:
+        return _row(asked.partition, ErrorCode.none, partition.leader_epoch, log.log_end_offset)
+    epoch, end = log.epochs.end_of(asked.leader_epoch, log.log_end_offset)
+    return _row(asked.partition, ErrorCode.none, epoch, end)
+
+
+def _row(partition: int, code: ErrorCode, epoch: int, end_offset: int) -> Values:
+    return {
+        "partition": partition,
+        "error_code": code,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
+    }
+
+
+API = Api(key=23, first=2, last=4, handle=handle)

@@ -1,0 +1,166 @@
+"""What a broker does for its logs from time to time: flush, checkpoint, age, compact, forget.
+
+Each kind of work has its own interval, from the settings that are in force when it comes round.
+It goes from step to step: the loop does what is quick, a thread of the log dir waits for the
+disk. A dir whose disk fails is passed over from then on (S10); nothing is done twice at a time.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidelog.base.ports import Clock
+from tidelog.base.settings import Settings
+from tidelog.disk_work import DiskWork
+from tidelog.log.checkpointing import checkpointing
+from tidelog.log.cleaner import Cleaner, Cleaning
+from tidelog.log.log_dir import LogDir
+from tidelog.log.logs import Logs
+from tidelog.log.retention import delete_old_segments, retain
+from tidelog.log.steps import Steps
+from tidelog.partition import Partition
+from tidelog.partitions import Partitions
+
+FLUSH_CHECK_MS: Final = 1_000
+
+_log = logging.getLogger("tidelog.housekeeping")
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        logs: Logs,
+        partitions: Partitions,
+        cleaner: Cleaner,
+        settings: Callable[[], Settings],
+        work: DiskWork,
+        clock: Clock,
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._cleaner = cleaner
+        self._settings = settings
+        self._work = work
+        self._loop = work.loop
+        self._clock = clock
+        self._written: dict[str, dict[str, bytes]] = {log_dir.path: {} for log_dir in logs.dirs}
+        self._is_cleaning = False
+        self._is_stopped = False
+
+    def start(self) -> None:
+        self._every("flush", lambda: FLUSH_CHECK_MS, self._flush)
+        self._every(
+            "checkpoint",
+            lambda: self._settings().whole("replica.high.watermark.checkpoint.interval.ms"),
+            self._checkpoint,
+        )
+        self._every(
+            "retention",
+            lambda: self._settings().whole("log.retention.check.interval.ms"),
+            self._retain,
+        )
+        self._every(
+            "producers",
+            lambda: self._settings().whole("producer.id.expiration.check.interval.ms"),
+            self._expire_producers,
+        )
+        self._every(
+            "compaction", lambda: self._settings().whole("log.cleaner.backoff.ms"), self._clean
+        )
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    # -- when
+
+    def _every(self, name: str, interval_ms: Callable[[], int], work: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._is_stopped:
+                try:
+                    work()
+                finally:
+                    self._every(name, interval_ms, work)
+
+        self._loop.call_at(self._clock.monotonic_ms() + max(1, interval_ms()), run)
+
+    # -- what
+
+    def _flush(self) -> None:
+        for log_dir in self._logs.online:
+            self._work.run("flush", log_dir, self._flushing(log_dir))
+
+    def _flushing(self, log_dir: LogDir) -> Steps:
+        now_ms = self._clock.now_ms()
+        for log in [log for log in log_dir.logs.values() if log.flush_is_due(now_ms)]:
+            yield from log.flushing(now_ms)
+        if any(log.log_start_offset > log.durable_log_start for log in log_dir.logs.values()):
+            yield from checkpointing(log_dir, self._written[log_dir.path])
+
+    def _checkpoint(self) -> None:
+        for log_dir in self._logs.online:
+            self._work.run("checkpoint", log_dir, self._checkpointing(log_dir))
+        self._logs.take_snapshots()
+
+    def _checkpointing(self, log_dir: LogDir) -> Steps:
+        for partition in self._led_in(log_dir):
+            log_dir.high_watermarks[partition.name] = partition.high_watermark
+        yield from checkpointing(log_dir, self._written[log_dir.path])
+
+    def _retain(self) -> None:
+        for log_dir in self._logs.online:
+            self._work.run("retention", log_dir, self._retaining(log_dir))
+
+    def _retaining(self, log_dir: LogDir) -> Steps:
+        now_ms = self._clock.now_ms()
+        for partition in self._led_in(log_dir):
+            if not partition.is_busy:
+                retain(partition.log, partition.high_watermark, now_ms)
+        yield from checkpointing(log_dir, self._written[log_dir.path])
+        for partition in self._led_in(log_dir):
+            delete_old_segments(partition.log, now_ms)
+        yield from log_dir.removing_doomed()
+
+    def _led_in(self, log_dir: LogDir) -> list[Partition]:
+        return [partition for partition in self._partitions if partition.log.home is log_dir]
+
+    def _expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
+            log = partition.log
+            log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
+
+    # -- compaction
+
+    def _clean(self) -> None:
+        """One log at a time; the work is done in a child process."""
+        if self._is_cleaning or not self._settings().flag("log.cleaner.enable"):
+            return
+        found = self._cleaner.pick()
+        if found is not None:
+            self._is_cleaning = True
+            cleaning = self._cleaner.begin(found)
+            self._loop.offload("clean", cleaning.job.result, partial(self._cleaned, cleaning))
+
+    def _cleaned(self, cleaning: Cleaning, _end: object) -> None:
+        """What the child came to is asked for again, where what went wrong is told apart."""
+        self._work.run(
+            f"compaction of {cleaning.candidate.log.partition}",
+            cleaning.log_dir,
+            self._putting_in_place(cleaning),
+        )
+
+    def _putting_in_place(self, cleaning: Cleaning) -> Steps:
+        log, log_dir = cleaning.candidate.log, cleaning.log_dir
+        self._is_cleaning = False
+        try:
+            result = self._cleaner.result(cleaning)
+            if result is None:
+                _log.warning("not compacted partition=%s", log.partition)
+                return
+            for _ in self._cleaner.put_in_place(cleaning, result):
+                yield lambda: log.disk.sync_folder(log.folder)
+        except OSError as error:
+            raise log_dir.fail(error) from error
+        _log.info("compacted partition=%s %s", log.partition, result["stats"])
+        yield from checkpointing(log_dir, self._written[log_dir.path])

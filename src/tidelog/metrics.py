@@ -1,0 +1,179 @@
+"""What a broker tells monitoring systems, in the form that Prometheus reads.
+
+The page is made from plain counters and from the state of the broker when somebody asks for
+it; nothing is kept up to date for it in between. It is served by the broker's own loop on
+`metrics.port`, to whatever looks like an HTTP GET.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from tidelog.base.ports import Connection
+from tidelog.broker import Broker
+from tidelog.cluster.effective import effective_topic_settings
+from tidelog.cluster.image import NO_LEADER, PartitionInfo
+from tidelog.handlers.table import NAMES
+from tidelog.partition import Partition
+
+REQUEST_BYTES_MAX: Final = 16 * 1024
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Sample = tuple[dict[str, str], float]
+
+
+def page(broker: Broker) -> str:
+    return "".join(text for family in _families(broker) for text in family)
+
+
+def _families(broker: Broker) -> Iterator[Iterator[str]]:
+    yield from _replication(broker)
+    yield from _traffic(broker)
+    yield from _storage(broker)
+
+
+def _replication(broker: Broker) -> Iterator[Iterator[str]]:
+    image = broker.metadata.image
+    partitions = [
+        (topic.name, info) for topic in image.topics.values() for info in topic.partitions
+    ]
+    minimum = {
+        name: effective_topic_settings(image, broker.settings, name).whole("min.insync.replicas")
+        for name in image.topics
+    }
+
+    def count(is_counted: Callable[[str, PartitionInfo], bool]) -> list[Sample]:
+        return [({}, sum(is_counted(name, info) for name, info in partitions))]
+
+    yield _gauge(
+        "under_replicated_partitions",
+        "Partitions with fewer replicas in sync than they have.",
+        count(lambda _, info: len(info.isr) < len(info.replicas)),
+    )
+    yield _gauge(
+        "offline_partitions",
+        "Partitions without a leader.",
+        count(lambda _, info: info.leader == NO_LEADER),
+    )
+    yield _gauge(
+        "under_min_isr_partitions",
+        "Partitions with fewer replicas in sync than min.insync.replicas, or all they have.",
+        count(lambda name, info: len(info.isr) < min(minimum[name], len(info.replicas))),
+    )
+    yield _gauge("partitions_led", "Partitions this broker leads.", [({}, len(broker.partitions))])
+    is_controller = image.controller_id == broker.broker_id
+    yield _gauge(
+        "active_controller", "1 if this broker is the controller.", [({}, int(is_controller))]
+    )
+
+
+def _traffic(broker: Broker) -> Iterator[Iterator[str]]:
+    counters = broker.counters
+    yield _histogram(broker)
+    yield _by_topic(broker, "bytes_in_total", "Bytes appended.", lambda p: p.bytes_in)
+    yield _by_topic(broker, "bytes_out_total", "Bytes sent to consumers.", lambda p: p.bytes_out)
+    yield _gauge("connections", "Connections that are open.", [({}, len(broker.doors.connections))])
+    for name, text, value in (
+        ("connections_accepted_total", "Connections taken.", counters.connections_accepted),
+        ("connections_refused_total", "Connections refused.", counters.connections_refused),
+        ("requests_refused_total", "Requests that nobody could read.", counters.requests_refused),
+    ):
+        yield _family("counter", name, text, [({}, value)])
+    yield _gauge("fetch_sessions", "Fetch sessions that are open.", [({}, len(broker.sessions))])
+
+
+def _by_topic(
+    broker: Broker, name: str, text: str, of: Callable[[Partition], int]
+) -> Iterator[str]:
+    sizes: Counter[str] = Counter()
+    for partition in broker.partitions:
+        sizes[partition.topic] += of(partition)
+    samples = [({"topic": topic}, float(size)) for topic, size in sorted(sizes.items())]
+    return _family("counter", name, text, samples)
+
+
+def _storage(broker: Broker) -> Iterator[Iterator[str]]:
+    dirs = broker.logs.dirs
+    offline = [({"dir": log_dir.path}, int(log_dir.failure is not None)) for log_dir in dirs]
+    yield _gauge("log_dir_offline", "1 if a log dir has failed.", offline)
+    rows = sorted(broker.partitions, key=lambda partition: partition.name)
+    gauges: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
+        ("log_end_offset", "The offset the next record gets.", lambda p: p.log.log_end_offset),
+        ("log_start_offset", "The first offset.", lambda p: p.log.log_start_offset),
+        ("high_watermark", "What lies below it is committed.", lambda p: p.high_watermark),
+        ("log_size_bytes", "Bytes of the log's segments.", lambda p: p.log.segments.size),
+    )
+    for name, text, of in gauges:
+        samples = [
+            ({"topic": partition.topic, "partition": str(partition.index)}, of(partition))
+            for partition in rows
+        ]
+        yield _gauge(name, text, samples)
+
+
+def _histogram(broker: Broker) -> Iterator[str]:
+    name = "tidelog_request_seconds"
+    yield f"# HELP {name} From a request's last byte to its answer.\n# TYPE {name} histogram\n"
+    for key, times in sorted(broker.counters.times.items()):
+        label = f'api="{NAMES[key]}"'
+        for upper_us, count in times.cumulative():
+            yield f'{name}_bucket{{{label},le="{upper_us / 1e6:g}"}} {count}\n'
+        yield f'{name}_bucket{{{label},le="+Inf"}} {times.count}\n'
+        yield f"{name}_sum{{{label}}} {times.total_us / 1e6:g}\n"
+        yield f"{name}_count{{{label}}} {times.count}\n"
+
+
+def _gauge(name: str, text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    return _family("gauge", name, text, samples)
+
+
+def _family(kind: str, name: str, text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP tidelog_{name} {text}\n# TYPE tidelog_{name} {kind}\n"
+    for labels, value in samples:
+        pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels.items())
+        yield f"tidelog_{name}{f'{{{pairs}}}' if pairs else ''} {value:.17g}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class MetricsPage:
+    """A connection that asks for the page, as often as it likes."""
+
+    def __init__(self, broker: Broker, link: Connection) -> None:
+        self._broker = broker
+        self._link = link
+        self._buffer = bytearray(REQUEST_BYTES_MAX)
+        self._filled = 0
+
+    def buffer(self) -> memoryview:
+        return memoryview(self._buffer)[self._filled :]
+
+    def received(self, size: int) -> None:
+        self._filled += size
+        head = bytes(self._buffer[: self._filled])
+        if b"\r\n\r\n" in head:
+            self._answer(head.split(b" ", 2))
+        elif self._filled == REQUEST_BYTES_MAX:
+            self._send("431 Request Header Fields Too Large", "too long a request\n")
+
+    def closed(self, why: str) -> None:
+        """Nothing is kept, so nothing has to be let go."""
+
+    def _answer(self, words: list[bytes]) -> None:
+        if len(words) < 3 or words[0] not in (b"GET", b"HEAD"):
+            self._send("405 Method Not Allowed", "only GET is answered here\n")
+        elif words[1].split(b"?")[0] not in (b"/", b"/metrics"):
+            self._send("404 Not Found", "the page is /metrics\n")
+        else:
+            self._send("200 OK", page(self._broker), with_body=words[0] == b"GET")
+
+    def _send(self, status: str, text: str, *, with_body: bool = True) -> None:
+        body = text.encode()
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        self._filled = 0
+        self._link.send(head.encode() + (body if with_body else b""))

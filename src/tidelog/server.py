@@ -1,0 +1,158 @@
+"""A broker as a process: the real world around it, its log, its signals.
+
+Nothing here is imported by anything but the command line and tests. Modules that are heavy and
+that a broker does not need (numba, numpy, pyarrow) stay out of this process.
+"""
+
+import gc
+import logging
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from tidelog.base.settings import Settings
+from tidelog.broker import Broker, World
+from tidelog.world.real.clock import RealClock
+from tidelog.world.real.disk import RealDisk
+from tidelog.world.real.embedded import open_embedded
+from tidelog.world.real.entropy import RealEntropy
+from tidelog.world.real.loop import EpollLoop
+from tidelog.world.real.network import RealNetwork
+from tidelog.world.real.signals import Signals
+from tidelog.world.real.snapshotting import Place
+from tidelog.world.real.workers import RealWorkers
+
+SWITCH_INTERVAL_SECONDS = 0.0001
+YOUNG_COLLECTION_MS = 1_000
+FULL_COLLECTION_MS = 60_000
+
+_log = logging.getLogger("tidelog.server")
+
+
+def run(settings: Settings, log_level: str = "INFO") -> None:
+    """Serves until SIGTERM or SIGINT; raises what keeps it from starting."""
+    began = time.monotonic()
+    _start_logging(log_level)
+    _raise_descriptor_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    process = Process(settings)
+    process.run(began)
+
+
+class Process:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.loop = EpollLoop()
+        self._clock = RealClock()
+        self._cleaning, self._inspecting = RealWorkers(), RealWorkers()
+        disk = RealDisk()
+        self._network = RealNetwork(
+            self.loop,
+            backlog=settings.whole("socket.listen.backlog.size"),
+            send_buffer_bytes=settings.whole("socket.send.buffer.bytes"),
+            receive_buffer_bytes=settings.whole("socket.receive.buffer.bytes"),
+        )
+        world = World(
+            clock=self._clock,
+            entropy=RealEntropy(),
+            disk=disk,
+            loop=self.loop,
+            network=self._network,
+            cleaning=self._cleaning,
+            inspecting=self._inspecting,
+            host_name=socket.getfqdn(),
+            open_coordination=lambda folder: open_embedded(
+                Place(disk=disk, loop=self.loop, clock=self._clock, folder=folder)
+            ),
+        )
+        self.broker = Broker(settings, world)
+        self._is_stopping = False
+
+    def run(self, began: float) -> None:
+        failure: list[Exception] = []
+
+        def started(error: Exception | None) -> None:
+            if error is None:
+                self._serve(began)
+            else:
+                failure.append(error)
+                self.loop.stop()
+
+        signals = Signals(self.loop, {signal.SIGTERM: self._stop, signal.SIGINT: self._stop})
+        self.broker.start(started)
+        self.loop.run()
+        signals.close()
+        self._cleaning.close()
+        self._inspecting.close()
+        self.loop.close()
+        if failure:
+            raise failure[0]
+
+    def _serve(self, began: float) -> None:
+        for name, host, port in self.broker.endpoints:
+            print(f"listening on {name}://{host or '0.0.0.0'}:{port}", flush=True)
+        _log.info(
+            "started broker=%d cluster=%s partitions=%d seconds=%.2f",
+            self.broker.broker_id,
+            self.broker.cluster_id,
+            len(self.broker.partitions),
+            time.monotonic() - began,
+        )
+        self._serve_metrics()
+        self._keep_garbage_small()
+
+    def _serve_metrics(self) -> None:
+        port = self._settings["metrics.port"]
+        if port is not None:
+            from tidelog.metrics import MetricsPage
+
+            assert isinstance(port, int)
+            host = self.broker.endpoints[0][1]
+            taken = self._network.listen(host, port, partial(MetricsPage, self.broker))
+            print(f"metrics on http://{host or '0.0.0.0'}:{taken.port}/metrics", flush=True)
+
+    def _stop(self) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            _log.info("stopping")
+            self.broker.stop(self.loop.stop)
+
+    def _keep_garbage_small(self) -> None:
+        """A full collection among many partitions takes as long as a thousand requests. What is
+        there now stays; the hot path makes no cycles; the rest is looked for now and then, when
+        there is nothing else to do."""
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._every(YOUNG_COLLECTION_MS, partial(_collect, 1))
+        self._every(FULL_COLLECTION_MS, partial(_collect, 2))
+
+    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            self.loop.when_idle(work)
+            self._every(interval_ms, work)
+
+        self.loop.call_at(self._clock.monotonic_ms() + interval_ms, run)
+
+
+def _collect(generation: int) -> None:
+    gc.collect(generation)
+
+
+def _start_logging(level: str) -> None:
+    """One line an event, to standard error: time, level, who, and name=value pairs."""
+    logging.basicConfig(
+        level=level,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+        stream=sys.stderr,
+    )
+
+
+def _raise_descriptor_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,151 @@
+"""Appends that must not hold the loop: large ones, those whose records are looked into, and
+those that must be durable before anybody is told.
+
+They queue, partition by partition, and what comes behind one of them queues too, so that a
+partition's batches keep their order. A large batch is written by the writer thread of its log
+dir while the loop goes on; only when it is in the file does the log know of it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.base.limits import decompressed_bytes_max
+from tidelog.base.ports import Clock, Workers
+from tidelog.disk_work import DiskWork
+from tidelog.log.log_dir import LogDir
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.pending_append import PendingAppend, begin_append, end_append
+from tidelog.log.steps import Steps
+from tidelog.records import inspection
+from tidelog.records.batch import check_produced
+
+INLINE_BYTES_MAX: Final = 256 * 1024
+"""Larger appends could hold the loop for as long as the disk is behind."""
+
+Appended = Callable[[int | KafkaError], None]
+"""Told the first offset of the batch, or why it was refused."""
+
+
+class Target(Protocol):
+    """A partition, as far as appends go."""
+
+    name: TopicPartition
+    log: PartitionLog
+    leader_epoch: int
+    needs_inspection: bool
+    is_deleted: bool
+
+    def appended(self, size: int) -> None: ...
+
+
+class SlowAppends:
+    def __init__(self, work: DiskWork, clock: Clock, workers: Workers) -> None:
+        self._work = work
+        self._clock = clock
+        self._workers = workers
+        self._queues: dict[Target, deque[tuple[bytearray | memoryview, Appended]]] = {}
+
+    def is_busy_with(self, partition: Target) -> bool:
+        return partition in self._queues
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._queues
+
+    def append(self, partition: Target, batch: bytearray | memoryview, done: Appended) -> None:
+        """Queues a batch, which nobody may change from here on."""
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.append((batch, done))
+            return
+        self._queues[partition] = deque([(batch, done)])
+        self._take_up(partition)
+
+    def _take_up(self, partition: Target) -> None:
+        batch, _ = self._queues[partition][0]
+        try:
+            if partition.needs_inspection:
+                self._inspect(partition, batch)
+            else:
+                self._write(partition, batch)
+        except KafkaError as error:
+            self._finish(partition, error)
+
+    def _inspect(self, partition: Target, batch: bytearray | memoryview) -> None:
+        settings = partition.log.settings
+        check_produced(batch, settings.max_message_bytes)
+        argument = inspection.argument_for(
+            batch,
+            decompressed_bytes_max(settings.max_message_bytes),
+            keys_required=settings.cleanup_compact,
+            compression=settings.compression_type,
+        )
+        job = self._workers.start("inspect", argument)
+        self._work.loop.offload("inspect", job.result, lambda end: self._inspected(partition, end))
+
+    def _inspected(self, partition: Target, end: dict[str, Any] | Exception) -> None:
+        try:
+            if isinstance(end, Exception):
+                raise KafkaError(
+                    ErrorCode.unknown_server_error, f"{partition.name}: not inspected: {end}"
+                )
+            self._write(partition, inspection.stored_batch(end))
+        except KafkaError as error:
+            self._finish(partition, error)
+
+    def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
+        if partition.is_deleted:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{partition.name} is deleted")
+        log, epoch, now_ms = partition.log, partition.leader_epoch, self._clock.now_ms()
+        if len(batch) < INLINE_BYTES_MAX:
+            self._in_the_log(partition, log.append_as_leader(batch, epoch, now_ms), len(batch))
+            return
+        pending = begin_append(log, batch, epoch, now_ms)
+        if isinstance(pending, int):
+            self._finish(partition, pending)
+            return
+        self._work.loop.offload(
+            f"write {log.home.path}",
+            pending.run,
+            lambda end: self._written(partition, pending, end),
+        )
+
+    def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:
+        try:
+            offset = end_append(partition.log, pending, end)
+        except KafkaError as error:
+            self._finish(partition, error)
+        else:
+            self._in_the_log(partition, offset, len(pending.batch))
+
+    def _in_the_log(self, partition: Target, offset: int, size: int) -> None:
+        """Where `flush.messages` asks for it, nobody is told of a batch that is not durable."""
+        log = partition.log
+        if log.log_end_offset - log.recovery_point < log.settings.flush_messages:
+            partition.appended(size)
+            self._finish(partition, offset)
+        else:
+            assert isinstance(log.home, LogDir)
+            steps = self._flushing(partition, offset, size)
+            self._work.run(f"flush {partition.name}", log.home, steps)
+
+    def _flushing(self, partition: Target, offset: int, size: int) -> Steps:
+        try:
+            yield from partition.log.flushing(self._clock.now_ms())
+        except KafkaError as error:
+            self._finish(partition, error)
+            return
+        partition.appended(size)
+        self._finish(partition, offset)
+
+    def _finish(self, partition: Target, end: int | KafkaError) -> None:
+        queue = self._queues[partition]
+        _, done = queue.popleft()
+        done(end)
+        if queue:
+            self._work.loop.call_soon(lambda: self._take_up(partition))
+        else:
+            del self._queues[partition]

@@ -1,0 +1,173 @@
+"""Connections of a whole broker on virtual time: order, limits, garbage, the end."""
+
+import logging
+import struct
+
+import pytest
+
+from support.brokers import API_VERSIONS, METADATA, SimNode, one_batch
+from tidelog.handlers.connection import IN_FLIGHT_MAX
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return SimNode()
+
+
+def frame(api_key: int, version: int, body: bytes = b"", client: bytes = b"evil") -> bytes:
+    header = struct.pack(">hhih", api_key, version, 9, len(client)) + client
+    return struct.pack(">i", len(header + body)) + header + body
+
+
+def test_versions_are_answered_from_the_table_of_apis(node: SimNode) -> None:
+    answer = node.client().ask(
+        API_VERSIONS, 4, client_software_name="test", client_software_version="1"
+    )
+    ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+    assert ranges[0] == (0, 13)
+    assert ranges[1] == (4, 18)
+    assert ranges[API_VERSIONS] == (0, 4)
+
+
+def test_a_version_of_the_future_is_answered_in_version_0_with_the_list(node: SimNode) -> None:
+    client = node.client()
+    client.send_bytes(frame(API_VERSIONS, 99, b"\0\0\0"))
+    client.until(lambda: bool(client.frames))
+    correlation_id, code, count = struct.unpack_from(">ihi", client.frames[0])
+    assert (correlation_id, code) == (9, 35)
+    assert count > 10
+
+
+def test_a_client_must_say_what_software_it_is(node: SimNode) -> None:
+    answer = node.client().ask(
+        API_VERSIONS, 3, client_software_name="b@d", client_software_version=""
+    )
+    assert answer.error_code.name == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"\xff\xff\xff\xff", "frame of -1"),
+        (b"\x7f\xff\xff\xff", "frame of 2147483647"),
+        (struct.pack(">i", 2) + b"ab", "a frame cannot be read"),
+        (frame(77, 0, b"\0"), "api_key=77"),
+        (frame(METADATA, 99, b"\0"), "version=99"),
+        (frame(METADATA, 12, b"garbage that is not metadata"), "cannot be read"),
+        (frame(0, 9, b"\xff" * 20), "cannot be read"),
+        (frame(1, 12, b"\xff" * 20), "cannot be read"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "frame of"),
+    ],
+)
+def test_what_cannot_be_read_ends_its_connection_and_no_other(
+    node: SimNode, sent: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B1, B6: one bad frame costs one connection, and a line in the log says whose it was."""
+    good, bad = node.client(), node.client()
+    good.create("events")
+    with caplog.at_level(logging.WARNING):
+        bad.send_bytes(sent)
+        node.loop.run_for(1000)
+    assert bad.closed_why is not None
+    assert any(said in record.getMessage() for record in caplog.records), caplog.text
+    assert good.produce("events", one_batch("a")).base_offset == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_old_producer_is_told_that_its_version_is_not_served(
+    node: SimNode, version: int
+) -> None:
+    """KAFKA-18659: the versions are advertised, for old librdkafka to compress at all."""
+    body = struct.pack(">hi", 1, 1000) + struct.pack(">i", 1) + struct.pack(">h", 1) + b"t"
+    body += struct.pack(">iii", 1, 3, 4) + b"data"
+    client = node.client()
+    client.send_bytes(frame(0, version, body))
+    client.until(lambda: bool(client.frames))
+    answer = client.frames[0]
+    assert struct.unpack_from(">ii", answer) == (9, 1)
+    assert struct.unpack_from(">iihq", answer, 11) == (1, 3, 35, -1)
+    assert len(answer) == 29 + (4 if version else 0) + (8 if version == 2 else 0)
+
+
+def test_a_client_with_too_much_in_flight_is_not_read_until_it_is_answered(node: SimNode) -> None:
+    client, producer = node.client(), node.client()
+    client.create("events")
+    client.send_fetch([("events", 0, 0)], max_wait=60_000)
+    for _ in range(3 * IN_FLIGHT_MAX):
+        client.send(METADATA, 12, topics=[], include_topic_authorized_operations=False)
+    node.loop.run_for(1_000)
+    assert len(client.answers) == 1, "answers come in order"
+    producer.produce("events", one_batch("a"))
+    client.wait()
+    assert len(client.answers) == 2 + 3 * IN_FLIGHT_MAX
+
+
+def test_connections_beyond_the_limits_are_refused() -> None:
+    node = SimNode(max_connections=3)
+    clients = [node.client() for _ in range(3)]
+    refused = node.client()
+    node.loop.run_for(100)
+    assert refused.closed_why is not None
+    clients[0].link.close()
+    node.loop.run_for(100)
+    node.client().create("events")
+
+
+def test_connections_from_one_address_are_limited_with_exceptions() -> None:
+    node = SimNode(max_connections_per_ip=2, max_connections_per_ip_overrides="other:100")
+    for _ in range(2):
+        node.client()
+    refused = node.client()
+    node.loop.run_for(100)
+    assert refused.closed_why is not None
+
+
+def test_a_connection_that_idles_is_closed() -> None:
+    node = SimNode(connections_max_idle_ms=10_000)
+    idle, busy = node.client(), node.client()
+    for _ in range(10):
+        node.loop.run_for(2_000)
+        busy.ask(METADATA, 12, topics=[], include_topic_authorized_operations=False)
+    assert idle.closed_why is not None
+    assert busy.closed_why is None
+
+
+def test_a_connection_that_waits_for_an_answer_does_not_idle() -> None:
+    node = SimNode(connections_max_idle_ms=10_000)
+    client = node.client()
+    client.create("events")
+    client.send_fetch([("events", 0, 0)], max_wait=60_000)
+    node.loop.run_for(59_000)
+    assert client.closed_why is None
+
+
+def test_a_request_that_only_produce_may_be_so_large_as_is_refused() -> None:
+    node = SimNode(socket_request_other_max_bytes=10_000)
+    client = node.client()
+    client.send_bytes(frame(METADATA, 12, b"\0" * 20_000))
+    node.loop.run_for(1000)
+    assert client.closed_why is not None
+    node.client().create("events")
+
+
+def test_a_stop_answers_what_was_accepted(node: SimNode) -> None:
+    client, waiting = node.client(), node.client()
+    client.create("events", max_message_bytes=10_000_000)
+    waiting.send_fetch([("events", 0, 0)], max_wait=600_000)
+    node.loop.run_for(100)
+    for _ in range(5):
+        client.send_produce("events", one_batch("x" * 400_000))
+    client.until(lambda: len(client.answers) >= 2)
+    node.stop()
+    node.loop.run_for(1_000)
+    accepted = node.broker.partitions.find("events", 0).log.log_end_offset
+    assert len(client.answers) == 1 + accepted
+    assert len(waiting.answers) == 1
+    assert client.closed_why is not None
+
+
+def test_nobody_is_let_in_while_the_broker_stops(node: SimNode) -> None:
+    node.client().create("events")
+    node.stop()
+    with pytest.raises(AssertionError, match="refused"):
+        node.client()

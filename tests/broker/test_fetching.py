@@ -1,0 +1,284 @@
+"""Fetch against a whole broker on virtual time: limits, waiting, sessions."""
+
+from typing import Any
+
+import pytest
+
+from support.brokers import DELETE_TOPICS, FETCH, SimClient, SimNode, one_batch
+from tidelog.records.reference import read_records
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return SimNode()
+
+
+def values(records: bytes | None) -> list[bytes | None]:
+    return [record.value for record in read_records(records)] if records else []
+
+
+def filled(node: SimNode, topic: str = "events", partitions: int = 1) -> SimClient:
+    client = node.client()
+    client.create(topic, partitions=partitions)
+    return client
+
+
+def test_a_fetch_takes_whole_batches_up_to_its_limit_but_at_least_one(node: SimNode) -> None:
+    client = filled(node)
+    sizes = [len(one_batch("x" * 1000)) for _ in range(3)]
+    for _ in sizes:
+        client.produce("events", one_batch("x" * 1000))
+    assert len(client.fetch("events", 0, max_bytes=1).records) == sizes[0]
+    assert len(client.fetch("events", 0, max_bytes=1 << 20).records) == sum(sizes)
+
+
+def test_a_limit_is_for_all_partitions_together_and_nobody_is_passed_over(node: SimNode) -> None:
+    client = filled(node, partitions=3)
+    batch = one_batch("x" * 1000)
+    for index in range(3):
+        client.produce("events", batch, index=index)
+    wanted = [("events", index, 0) for index in range(3)]
+    client.send_fetch(wanted, max_bytes=len(batch) * 2, session_epoch=0)
+    first = client.wait()
+    served = {
+        row.partition_index for topic in first.responses for row in topic.partitions if row.records
+    }
+    assert len(served) == 2
+    client.send_fetch([], session_id=first.session_id, session_epoch=1, max_bytes=len(batch))
+    second = client.wait()
+    (row,) = [row for topic in second.responses for row in topic.partitions if row.records]
+    assert row.partition_index not in served
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"), [(-1, "offset_out_of_range"), (2, "offset_out_of_range"), (1, "none")]
+)
+def test_an_offset_outside_the_log_is_told(node: SimNode, offset: int, code: str) -> None:
+    client = filled(node)
+    client.produce("events", one_batch("a"))
+    answer = client.fetch("events", offset)
+    assert answer.error_code.name == code
+    assert not answer.records
+
+
+def test_a_topic_that_is_not_there_is_told(node: SimNode) -> None:
+    assert node.client().fetch("nothing", 0).error_code.name == "unknown_topic_or_partition"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(-1, "none"), (0, "none"), (1, "unknown_leader_epoch")]
+)
+def test_a_leader_epoch_that_is_not_the_current_one_is_refused(
+    node: SimNode, epoch: int, code: str
+) -> None:
+    """L6."""
+    client = filled(node)
+    partition = {
+        "partition": 0,
+        "fetch_offset": 0,
+        "partition_max_bytes": 100,
+        "current_leader_epoch": epoch,
+    }
+    topics = [{"topic": "events", "partitions": [partition]}]
+    client.send_fetch([], topics=topics)
+    assert client.wait().responses[0].partitions[0].error_code.name == code
+
+
+def test_an_older_leader_epoch_is_fenced_after_a_restart(node: SimNode) -> None:
+    """L6, D9: a restart is a new leader epoch."""
+    filled(node).produce("events", one_batch("a"))
+    node.stop()
+    node.start()
+    partition = {
+        "partition": 0,
+        "fetch_offset": 0,
+        "partition_max_bytes": 100,
+        "current_leader_epoch": 0,
+    }
+    client = node.client()
+    client.send_fetch([], topics=[{"topic": "events", "partitions": [partition]}])
+    answer = client.wait().responses[0].partitions[0]
+    assert answer.error_code.name == "fenced_leader_epoch"
+
+
+def test_a_fetch_at_the_end_waits_until_something_is_appended(node: SimNode) -> None:
+    """R3."""
+    client, producer = filled(node), node.client()
+    client.send_fetch([("events", 0, 0)], max_wait=60_000)
+    node.loop.run_for(1_000)
+    assert len(client.answers) == 1, "it is parked"
+    began_ms = node.clock.monotonic_ms()
+    producer.produce("events", one_batch("a"))
+    answer = client.wait()
+    assert values(answer.responses[0].partitions[0].records) == [b"a"]
+    assert node.clock.monotonic_ms() - began_ms < 1_000
+
+
+def test_a_fetch_waits_no_longer_than_it_says(node: SimNode) -> None:
+    """R3."""
+    client = filled(node)
+    began_ms = node.clock.monotonic_ms()
+    answer = client.fetch("events", 0, max_wait=500)
+    assert not answer.records
+    assert 500 <= node.clock.monotonic_ms() - began_ms < 600
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants_over_all_partitions(node: SimNode) -> None:
+    """R3."""
+    client, producer = filled(node, partitions=2), node.client()
+    batch = one_batch("x" * 1000)
+    wanted = [("events", 0, 0), ("events", 1, 0)]
+    client.send_fetch(wanted, max_wait=60_000, min_bytes=len(batch) * 3)
+    for index in (0, 1):
+        producer.produce("events", batch, index=index)
+        node.loop.run_for(1_000)
+        assert len(client.answers) == 1
+    producer.produce("events", batch, index=0)
+    answer = client.wait()
+    sizes = [len(row.records or b"") for topic in answer.responses for row in topic.partitions]
+    assert sorted(sizes) == [len(batch), 2 * len(batch)]
+
+
+def test_a_fetch_that_waits_is_told_when_its_topic_is_deleted(node: SimNode) -> None:
+    client, admin = filled(node), node.client()
+    client.send_fetch([("events", 0, 0)], max_wait=60_000)
+    node.loop.run_for(100)
+    admin.ask(DELETE_TOPICS, 5, topic_names=["events"], timeout=1000)
+    answer = client.wait().responses[0].partitions[0]
+    assert answer.error_code.name == "unknown_topic_or_partition"
+
+
+def test_a_fetch_that_waits_is_forgotten_with_its_connection(node: SimNode) -> None:
+    client = filled(node)
+    partition = node.broker.partitions.find("events", 0)
+    client.send_fetch([("events", 0, 0)], max_wait=2**31 - 1)
+    node.loop.run_for(100)
+    assert partition.waiters
+    client.link.close()
+    node.loop.run_for(100)
+    assert not partition.waiters
+
+
+def test_a_client_that_passes_for_a_follower_is_refused(node: SimNode) -> None:
+    """CVE-2018-1288."""
+    client = filled(node)
+    client.send_fetch([("events", 0, 0)], replica_id=1)
+    assert client.wait().error_code.name == "cluster_authorization_failed"
+
+
+# -- sessions
+
+
+def rows(answer: Any) -> dict[tuple[str, int], Any]:
+    return {(t.topic, row.partition_index): row for t in answer.responses for row in t.partitions}
+
+
+def test_a_session_tells_only_of_what_has_changed(node: SimNode) -> None:
+    """KIP-227."""
+    client, producer = filled(node, partitions=50), node.client()
+    client.send_fetch([("events", index, 0) for index in range(50)], session_epoch=0)
+    first = client.wait()
+    assert first.session_id > 0
+    assert len(rows(first)) == 50
+    producer.produce("events", one_batch("a"), index=7)
+    client.send_fetch([], session_id=first.session_id, session_epoch=1)
+    second = client.wait()
+    assert list(rows(second)) == [("events", 7)]
+    client.send_fetch([("events", 7, 1)], session_id=first.session_id, session_epoch=2)
+    assert rows(client.wait()) == {}
+
+
+def test_a_session_that_waits_is_woken_by_any_of_its_partitions(node: SimNode) -> None:
+    client, producer = filled(node, partitions=50), node.client()
+    client.send_fetch([("events", index, 0) for index in range(50)], session_epoch=0)
+    session_id = client.wait().session_id
+    moved: list[tuple[str, int, int]] = []
+    batch = one_batch("x" * 100, "y" * 100)
+    for epoch, (index, offset) in enumerate(((3, 0), (44, 0), (3, 2)), 1):
+        client.send_fetch(
+            moved, session_id=session_id, session_epoch=epoch, max_wait=60_000, min_bytes=200
+        )
+        node.loop.run_for(50)
+        producer.produce("events", batch, index=index)
+        assert list(rows(client.wait())) == [("events", index)]
+        moved = [("events", index, offset + 2)]
+
+
+def test_a_partition_that_is_forgotten_is_not_told_of(node: SimNode) -> None:
+    client, producer = filled(node, partitions=2), node.client()
+    client.send_fetch([("events", 0, 0), ("events", 1, 0)], session_epoch=0)
+    session_id = client.wait().session_id
+    producer.produce("events", one_batch("a"), index=0)
+    client.send_fetch(
+        [],
+        session_id=session_id,
+        session_epoch=1,
+        forgotten_topics_data=[{"topic": "events", "partitions": [0]}],
+    )
+    assert rows(client.wait()) == {}
+
+
+def test_sessions_that_are_not_there_or_not_in_step_are_refused(node: SimNode) -> None:
+    client = filled(node)
+    client.send_fetch([], session_id=12345, session_epoch=1)
+    assert client.wait().error_code.name == "fetch_session_id_not_found"
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    session_id = client.wait().session_id
+    client.send_fetch([], session_id=session_id, session_epoch=5)
+    assert client.wait().error_code.name == "invalid_fetch_session_epoch"
+
+
+def test_a_session_that_is_used_again_before_its_answer_is_answered_at_once(node: SimNode) -> None:
+    client, other = filled(node), node.client()
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    session_id = client.wait().session_id
+    client.send_fetch([], session_id=session_id, session_epoch=1, max_wait=600_000)
+    node.loop.run_for(100)
+    other.send_fetch([], session_id=session_id, session_epoch=2, max_wait=100)
+    client.wait()
+    other.wait()
+    assert node.clock.monotonic_ms() < 60_000
+
+
+def test_with_all_slots_taken_a_consumer_goes_on_without_a_session() -> None:
+    node = SimNode(max_incremental_fetch_session_cache_slots=1)
+    client = filled(node)
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    assert client.wait().session_id > 0
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    assert client.wait().session_id == 0
+    node.loop.run_for(130_000)
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    assert client.wait().session_id > 0
+    assert len(node.broker.sessions) == 1
+
+
+def test_topics_can_be_named_by_id(node: SimNode) -> None:
+    client = filled(node)
+    client.produce("events", one_batch("a"))
+    topic_id = node.broker.partitions.find("events", 0).topic_id
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    for wanted, code in ((topic_id, "none"), (b"\1" * 16, "unknown_topic_id")):
+        answer = client.ask(
+            FETCH,
+            13,
+            replica_id=-1,
+            max_wait=0,
+            min_bytes=1,
+            topics=[{"topic_id": wanted, "partitions": [partition]}],
+            session_epoch=-1,
+            forgotten_topics_data=[],
+        )
+        assert answer.responses[0].partitions[0].error_code.name == code
+
+
+def test_a_fetch_of_cold_pages_waits_for_them_beside_the_loop() -> None:
+    """A range that is not in the page cache is read by a thread first."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = filled(node)
+    batch = one_batch("x" * 100_000)
+    for _ in range(30):
+        client.produce("events", batch)
+    node.disk.cold_share = 1.0
+    answer = client.fetch("events", 0, max_bytes=1 << 20)
+    assert answer.records[: len(batch)].endswith(batch[61:])

@@ -1,0 +1,174 @@
+"""What a broker does for its logs from time to time, on virtual time."""
+
+import errno
+
+import pytest
+
+from support.brokers import INCREMENTAL_ALTER_CONFIGS, SimClient, SimNode, one_batch
+from tidelog.log.checkpoints import read_offsets
+from tidelog.partition import Partition
+from tidelog.records.batch import walk
+from tidelog.records.reference import read_records
+
+HOUR_MS = 3_600_000
+
+
+def partition_of(node: SimNode, topic: str = "events") -> Partition:
+    return node.broker.partitions.find(topic, 0)
+
+
+def produce_at(node: SimNode, client: SimClient, count: int, size: int = 100_000) -> None:
+    for _ in range(count):
+        client.produce("events", one_batch("x" * size, timestamp=node.clock.now_ms()))
+
+
+def test_old_segments_leave_by_time_and_the_log_start_is_durable_first() -> None:
+    """S5, V17."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = node.client()
+    client.create("events", retention_ms=HOUR_MS, segment_ms=HOUR_MS)
+    produce_at(node, client, 25)
+    node.loop.run_for(HOUR_MS)
+    produce_at(node, node.client(), 5)
+    node.loop.run_for(HOUR_MS // 2)
+    partition = partition_of(node)
+    start = partition.log.log_start_offset
+    assert 0 < start <= 25
+    node.kill()
+    node.start()
+    assert partition_of(node).log.log_start_offset >= start
+    answer = node.client().fetch("events", 0)
+    assert answer.error_code.name == "offset_out_of_range"
+
+
+def test_old_segments_leave_by_size_and_their_files_after_a_delay() -> None:
+    """S5."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = node.client()
+    client.create("events", retention_bytes=2 << 20)
+    produce_at(node, client, 60)
+    node.loop.run_for(301_000)
+    log = partition_of(node).log
+    assert log.segments.size <= (2 << 20) + (1 << 20)
+    names = node.disk.list("/data/events-0")
+    assert any(name.endswith(".deleted") for name in names)
+    node.loop.run_for(400_000)
+    names = node.disk.list("/data/events-0")
+    assert not any(name.endswith(".deleted") for name in names)
+
+
+def test_a_setting_altered_while_the_broker_runs_counts_at_the_next_look() -> None:
+    """O2."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = node.client()
+    client.create("events")
+    produce_at(node, client, 60)
+    node.loop.run_for(HOUR_MS)
+    assert partition_of(node).log.log_start_offset == 0
+    change = {"name": "retention.bytes", "config_operation": 0, "value": "1000000"}
+    resource = {"resource_type": 2, "resource_name": "events", "configs": [change]}
+    node.client().ask(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    node.loop.run_for(301_000)
+    assert partition_of(node).log.log_start_offset > 0
+
+
+def test_high_watermarks_and_recovery_points_are_written_down() -> None:
+    """S8."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = node.client()
+    client.create("events")
+    produce_at(node, client, 30)
+    node.loop.run_for(10_000)
+    name = partition_of(node).name
+    assert read_offsets(node.disk, "/data/replication-offset-checkpoint")[name] == 30
+    recovery_point = read_offsets(node.disk, "/data/recovery-point-offset-checkpoint")[name]
+    assert recovery_point == partition_of(node).log.recovery_point > 0
+    node.lose_power()
+    node.start()
+    assert partition_of(node).log.log_end_offset >= recovery_point
+
+
+@pytest.mark.parametrize("size", [10, 400_000])
+def test_with_flush_messages_1_an_answered_record_survives_a_power_loss(size: int) -> None:
+    """S7."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", flush_messages=1, max_message_bytes=1_000_000)
+    for number in range(5):
+        assert client.produce("events", one_batch("x" * size)).base_offset == number
+    node.lose_power("all")
+    node.start()
+    assert partition_of(node).log.log_end_offset == 5
+
+
+def test_with_flush_ms_records_are_durable_after_that_time() -> None:
+    """S7."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", flush_ms=5_000)
+    client.produce("events", one_batch("a"))
+    node.loop.run_for(10_000)
+    node.lose_power("all")
+    node.start()
+    assert partition_of(node).log.log_end_offset == 1
+
+
+def test_a_compacted_topic_is_compacted_in_the_background() -> None:
+    """S6."""
+    node = SimNode(log_segment_bytes=1 << 20, log_cleaner_dedupe_buffer_size=10 << 20)
+    client = node.client()
+    client.create("events", cleanup_policy="compact", min_cleanable_dirty_ratio=0.01)
+    for number in range(30):
+        batch = one_batch("x" * 100_000, key=f"k{number % 3}", timestamp=node.clock.now_ms())
+        client.produce("events", batch)
+    node.loop.run_for(120_000)
+    partition = partition_of(node)
+    assert partition.log.segments.size < 15 * 100_000
+    consumer = node.client()
+    kept: list[int] = []
+    offset = 0
+    while offset < 30:
+        data = consumer.fetch("events", offset, max_bytes=50 << 20).records
+        for at, header in walk(data):
+            kept += [record.offset for record in read_records(data[at : at + header.size])]
+            offset = header.next_offset
+    assert 0 < len(kept) < 15
+    assert kept[0] > 0
+    assert kept[-1] == 29
+    assert partition.log.log_end_offset == 30
+
+
+def test_a_disk_that_fails_takes_its_dir_offline_and_no_other() -> None:
+    """S10, V19."""
+    node = SimNode(log_dirs="/data,/more")
+    client = node.client()
+    for topic in ("a", "b"):
+        client.create(topic)
+    homes = {topic: partition_of(node, topic).log.home.path for topic in ("a", "b")}
+    assert set(homes.values()) == {"/data", "/more"}
+    node.disk.fail(errno.EIO, path=f"{homes['a']}/a-0/*", times=None)
+    assert client.produce("a", one_batch("x")).error_code.name == "kafka_storage_error"
+    assert client.fetch("a", 0).error_code.name == "kafka_storage_error"
+    assert client.produce("b", one_batch("x")).error_code.name == "none"
+    node.loop.run_for(600_000)
+    assert node.client().produce("b", one_batch("x")).base_offset == 1
+
+
+def test_creating_and_deleting_topics_while_checkpoints_are_written_confuses_nobody() -> None:
+    """A checkpoint that was collected before a deletion must not come back after it."""
+    for seed in range(15):
+        node = SimNode(seed=seed, log_segment_bytes=1 << 20)
+        client = node.client()
+        for round_ in range(6):
+            client.create("events", retention_bytes=1)
+            produce_at(node, client, 12)
+            node.loop.run_for(299_000 + round_ * 700)
+            client = node.client()
+            client.ask(20, 5, topic_names=["events"], timeout=1000)
+        client.create("events")
+        client.produce("events", one_batch("a"))
+        node.loop.run_for(seed * 3)
+        node.kill()
+        node.start()
+        log = partition_of(node).log
+        assert (log.log_start_offset, log.log_end_offset) == (0, 1)

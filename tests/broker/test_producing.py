@@ -1,0 +1,185 @@
+"""Produce against a whole broker on virtual time."""
+
+import pytest
+
+from support.brokers import PRODUCE, SimNode, one_batch
+from tidelog.records.reference import Record, encode_batch, read_records
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return SimNode()
+
+
+def values(records: bytes) -> list[bytes | None]:
+    return [record.value for record in read_records(records)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_produced_batch_is_answered_with_its_offset_and_can_be_fetched(
+    node: SimNode, acks: int
+) -> None:
+    """A1, R5."""
+    client = node.client()
+    client.create("events")
+    assert client.produce("events", one_batch("a", "b"), acks=acks).base_offset == 0
+    answer = client.produce("events", one_batch("c"), acks=acks)
+    assert (answer.error_code.name, answer.base_offset, answer.log_start_offset) == ("none", 2, 0)
+    assert values(client.fetch("events", 2).records) == [b"c"]
+
+
+def test_acks_0_gets_no_answer_but_its_record_is_there(node: SimNode) -> None:
+    """A1."""
+    client = node.client()
+    client.create("events")
+    client.send_produce("events", one_batch("a"), acks=0)
+    assert client.produce("events", one_batch("b")).base_offset == 1
+    assert len(client.frames) == 2
+
+
+def test_a_refused_batch_with_acks_0_closes_the_connection(node: SimNode) -> None:
+    client = node.client()
+    client.send_produce("missing", one_batch("a"), acks=0)
+    node.loop.run_for(1000)
+    assert client.closed_why is not None
+
+
+def test_acks_that_do_not_exist_are_refused(node: SimNode) -> None:
+    client = node.client()
+    client.create("events")
+    answer = client.produce("events", one_batch("a"), acks=2)
+    assert answer.error_code.name == "invalid_required_acks"
+    assert node.broker.partitions.find("events", 0).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (b"", "corrupt_message"),
+        (b"x" * 30, "corrupt_message"),
+        (one_batch("a")[:-1], "corrupt_message"),
+        (one_batch("a") + b"x", "invalid_record"),
+        (one_batch("a") + one_batch("b"), "invalid_record"),
+        (one_batch("a" * 2_000_000), "message_too_large"),
+    ],
+)
+def test_a_batch_that_is_not_one_is_refused_and_changes_nothing(
+    node: SimNode, batch: bytes, code: str
+) -> None:
+    """B5."""
+    client = node.client()
+    client.create("events")
+    assert client.produce("events", batch).error_code.name == code
+    assert node.broker.partitions.find("events", 0).log.log_end_offset == 0
+
+
+def test_one_partition_that_is_refused_does_not_hold_up_the_others(node: SimNode) -> None:
+    client = node.client()
+    client.create("events", partitions=2)
+    partitions = [
+        {"index": 0, "records": one_batch("a")},
+        {"index": 1, "records": b"x" * 100},
+        {"index": 7, "records": one_batch("c")},
+    ]
+    answer = client.ask(
+        PRODUCE,
+        9,
+        transactional_id=None,
+        acks=-1,
+        timeout=1000,
+        topic_data=[{"name": "events", "partition_data": partitions}],
+    )
+    codes = [row.error_code.name for row in answer.responses[0].partition_responses]
+    assert codes[0] == "none"
+    assert codes[1] != "none"
+    assert codes[2] == "unknown_topic_or_partition"
+
+
+def test_large_batches_keep_their_order_among_small_ones(node: SimNode) -> None:
+    """A large batch is written beside the loop; what comes behind it waits for it."""
+    client = node.client()
+    client.create("events", max_message_bytes=10_000_000)
+    sizes = [10, 400_000, 10, 300_000, 20, 30]
+    for size in sizes:
+        client.send_produce("events", one_batch("x" * size))
+    client.wait()
+    offsets = [a.responses[0].partition_responses[0].base_offset for a in client.answers[1:]]
+    assert offsets == list(range(len(sizes)))
+    lengths = []
+    for offset in range(len(sizes)):
+        (value,) = values(client.fetch("events", offset, max_bytes=1 << 30).records)[:1]
+        lengths.append(len(value or b""))
+    assert lengths == sizes
+
+
+def test_a_repeated_large_batch_of_an_idempotent_producer_is_not_appended_twice(
+    node: SimNode,
+) -> None:
+    """A3."""
+    client = node.client()
+    client.create("events", max_message_bytes=10_000_000)
+    record = Record(offset=0, timestamp=1_700_000_000_000, key=None, value=b"x" * 300_000)
+    batch = bytes(encode_batch([record], producer_id=5, producer_epoch=0, base_sequence=0))
+    assert client.produce("events", batch).base_offset == 0
+    assert client.produce("events", batch).base_offset == 0
+    assert node.broker.partitions.find("events", 0).log.log_end_offset == 1
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(node: SimNode) -> None:
+    client = node.client()
+    client.create("table", cleanup_policy="compact")
+    answer = client.produce("table", one_batch("a", key=None))
+    assert answer.error_code.name == "invalid_record"
+    assert client.produce("table", one_batch("a")).base_offset == 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_a_topic_with_a_codec_of_its_own_stores_batches_in_it(node: SimNode, codec: str) -> None:
+    """S11, `compression.type`."""
+    client = node.client()
+    client.create("events", compression_type=codec)
+    batch = bytes(
+        encode_batch(
+            [Record(offset=0, timestamp=1_700_000_000_000, key=b"k", value=b"v" * 500)],
+            compression=1 if codec != "gzip" else 0,
+        )
+    )
+    assert client.produce("events", batch).error_code.name == "none"
+    stored = client.fetch("events", 0).records
+    wanted = ("uncompressed", "gzip", "snappy", "lz4", "zstd").index(codec)
+    assert stored[22] & 7 == wanted
+    assert values(stored) == [b"v" * 500]
+
+
+def test_log_append_time_is_put_into_the_batch_and_the_answer(node: SimNode) -> None:
+    client = node.client()
+    client.create("events", message_timestamp_type="LogAppendTime")
+    answer = client.produce("events", one_batch("a", timestamp=1_600_000_000_000))
+    assert answer.log_append_time is not None
+    (record,) = read_records(client.fetch("events", 0).records)
+    assert record.timestamp >= 1_700_000_000_000
+
+
+def test_a_transactional_batch_is_refused_as_long_as_there_are_no_transactions(
+    node: SimNode,
+) -> None:
+    client = node.client()
+    client.create("events")
+    record = Record(offset=0, timestamp=1_700_000_000_000, key=None, value=b"x")
+    batch = bytes(
+        encode_batch([record], transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+    )
+    assert client.produce("events", batch).error_code.name == "invalid_txn_state"
+
+
+def test_requests_in_flight_are_answered_in_order(node: SimNode) -> None:
+    client = node.client()
+    client.create("events", partitions=3, max_message_bytes=10_000_000)
+    for number in range(300):
+        size = 300_000 if number % 50 == 0 else 10
+        client.send_produce("events", one_batch("x" * size), index=number % 3)
+    client.wait()
+    rows = [a.responses[0].partition_responses[0] for a in client.answers[1:]]
+    assert [row.index for row in rows] == [number % 3 for number in range(300)]
+    for index in range(3):
+        assert [row.base_offset for row in rows if row.index == index] == list(range(100))

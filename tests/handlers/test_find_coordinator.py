@@ -1,0 +1,76 @@
+"""FindCoordinator: groups are this broker's; transactions and share groups are not served."""
+
+from typing import Any
+
+import pytest
+
+from support.admin_node import AdminNode, versions
+from tidelog.base.errors import ErrorCode
+
+FIND = 10
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+SINGLE = [version for version in versions(FIND) if version < 4]
+BATCHED = [version for version in versions(FIND) if version >= 4]
+
+
+def ask(node: AdminNode, version: int, kind: int, *keys: str, **more: Any) -> list[Any]:
+    """The coordinators found; a single key's has no key in older versions."""
+    values: dict[str, Any] = {
+        "key": keys[0] if keys else "",
+        "coordinator_keys": keys,
+        "key_type": kind,
+    }
+    answer = node.ask(FIND, version, **(values | more))
+    return list(answer.coordinators) if version >= 4 else [answer]
+
+
+@pytest.mark.parametrize("version", versions(FIND))
+def test_a_group_is_looked_after_by_this_broker(version: int) -> None:
+    (found,) = ask(AdminNode(), version, GROUP, "readers")
+    assert found.error_code is ErrorCode.none
+    assert (found.node_id, found.host, found.port) == (1, "tide.example", 9092)
+    if version >= 4:
+        assert found.key == "readers"
+
+
+def test_the_address_is_that_of_the_listener_asked_through() -> None:
+    (found,) = ask(AdminNode(), 6, GROUP, "readers", listener="INTERNAL")
+    assert (found.host, found.port) == ("10.0.0.1", 9094)
+
+
+@pytest.mark.parametrize("version", BATCHED)
+def test_many_keys_are_answered_in_order(version: int) -> None:
+    found = ask(AdminNode(), version, GROUP, "b", "a", "")
+    assert [coordinator.key for coordinator in found] == ["b", "a", ""]
+    assert ask(AdminNode(), version, GROUP) == []
+
+
+@pytest.mark.parametrize("version", versions(FIND)[1:])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (TRANSACTION, ErrorCode.transactional_id_authorization_failed),
+        (SHARE, ErrorCode.invalid_request),
+        (3, ErrorCode.invalid_request),
+        (-1, ErrorCode.invalid_request),
+    ],
+)
+def test_what_is_not_served_is_refused_with_a_reason(
+    version: int, kind: int, code: ErrorCode
+) -> None:
+    (found,) = ask(AdminNode(), version, kind, "key")
+    assert found.error_code is code
+    assert (found.node_id, found.host, found.port) == (-1, "", -1)
+    assert found.error_message
+
+
+def test_a_broker_that_is_not_registered_is_not_available_yet() -> None:
+    node = AdminNode()
+    del node.metadata.image.brokers[1]
+    (found,) = ask(node, 6, GROUP, "readers")
+    assert found.error_code is ErrorCode.coordinator_not_available
+
+
+def test_version_0_knows_groups_only() -> None:
+    (found,) = ask(AdminNode(), 0, TRANSACTION, "readers")
+    assert found.error_code is ErrorCode.none
