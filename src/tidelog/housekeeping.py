@@ -17,6 +17,7 @@ from tidelog.log.checkpointing import checkpointing
 from tidelog.log.cleaner import Cleaner, Cleaning
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
 from tidelog.log.steps import Steps
 from tidelog.partition import Partition
@@ -101,6 +102,19 @@ class Housekeeping:
         for log_dir in self._logs.online:
             self._work.run("checkpoint", log_dir, self._checkpointing(log_dir))
         self._logs.take_snapshots()
+
+    def persist_log_starts(self, log: PartitionLog, done: Callable[[], None]) -> None:
+        """Calls `done` when the start of a log is durable, or its dir is offline."""
+        log_dir = log.home
+        assert isinstance(log_dir, LogDir)
+        self._work.run(f"log start of {id(done)}", log_dir, self._persisting(log, log_dir, done))
+
+    def _persisting(self, log: PartitionLog, log_dir: LogDir, done: Callable[[], None]) -> Steps:
+        try:
+            while log.log_start_offset > log.durable_log_start and not log.is_gone:
+                yield from self._checkpointing(log_dir)
+        finally:
+            done()
 
     def _checkpointing(self, log_dir: LogDir) -> Steps:
         for partition in self._led_in(log_dir):

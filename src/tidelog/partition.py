@@ -123,7 +123,7 @@ class Partition:
 
     def delete_records(self, to: int) -> int:
         """Moves the log start up to an offset, or to the high watermark if asked for -1;
-        returns it. Whoever was told has it durable only after the next checkpoint."""
+        returns it. It is durable after the next checkpoint."""
         start = retention.delete_records(self.log, to, self.high_watermark)
         self.wake()
         return start

@@ -6,7 +6,7 @@ The two examples are those that Kafka documents for its own assignment.
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.cluster.assignment import Spread, alternate_racks, assign
@@ -66,6 +66,7 @@ def from_a_whole_round(spread: Spread, broker_count: int) -> Spread:
     return replace(spread, first_partition=spread.first_partition * broker_count)
 
 
+@settings(deadline=None)
 @given(ids=broker_ids, spread=spreads, data=st.data())
 def test_leaders_and_replicas_are_spread_evenly(
     ids: list[int], spread: Spread, data: st.DataObject
@@ -81,6 +82,7 @@ def test_leaders_and_replicas_are_spread_evenly(
     assert held == dict.fromkeys(ids, rounds * replicas)
 
 
+@settings(deadline=None)
 @given(ids=broker_ids, spread=spreads, data=st.data())
 def test_a_partition_spans_as_many_racks_as_it_can(
     ids: list[int], spread: Spread, data: st.DataObject
@@ -98,6 +100,7 @@ def test_a_partition_spans_as_many_racks_as_it_can(
         )
 
 
+@settings(deadline=None)
 @given(size=st.integers(1, 4), rack_count=st.integers(1, 4), spread=spreads)
 def test_with_equal_racks_and_a_replica_in_each_all_is_even(
     size: int, rack_count: int, spread: Spread
@@ -110,6 +113,7 @@ def test_with_equal_racks_and_a_replica_in_each_all_is_even(
     assert set(Counter(b for each in found for b in each).values()) == {2 * rack_count}
 
 
+@settings(deadline=None)
 @given(ids=broker_ids, data=st.data())
 def test_the_order_in_which_brokers_are_named_does_not_matter(
     ids: list[int], data: st.DataObject

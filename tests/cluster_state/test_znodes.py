@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.base.errors import BadValue
@@ -198,6 +198,7 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(
     assert len(str(refusal.value)) < 400
 
 
+@settings(deadline=None)
 @given(st.sampled_from(range(len(GOOD))), st.data())
 def test_damaged_nodes_are_read_or_refused_and_nothing_else(
     which: int, data: st.DataObject
@@ -211,6 +212,7 @@ def test_damaged_nodes_are_read_or_refused_and_nothing_else(
         DECODERS[which](bytes(good))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_read_or_refused_and_nothing_else(data: bytes) -> None:
     """Z15."""

@@ -304,6 +304,22 @@ def test_resources_of_one_request_are_answered_in_order() -> None:
     assert node.metadata.image.topics["twice"].config == {}
 
 
+def test_a_resource_that_comes_twice_is_refused_even_if_one_of_the_two_is_wrong() -> None:
+    node = AdminNode()
+    node.create("orders")
+    resources = [
+        {
+            "resource_type": TOPIC,
+            "resource_name": "orders",
+            "configs": [{"name": "retention.ms", "config_operation": operation, "value": "1"}],
+        }
+        for operation in (SET, 99)
+    ]
+    answer = node.ask(INCREMENTAL, 1, resources=resources, validate_only=False)
+    assert [r.error_code for r in answer.responses] == [ErrorCode.invalid_request] * 2
+    assert node.metadata.image.topics["orders"].config == {}
+
+
 # Replacing.
 
 

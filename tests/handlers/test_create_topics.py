@@ -194,10 +194,3 @@ def test_no_time_at_all_is_no_time(timeout: int) -> None:
 
 def test_nothing_is_answered_to_nothing() -> None:
     assert ask(AdminNode()).topics == ()
-
-
-def test_an_answer_in_time_leaves_no_timer_behind() -> None:
-    node = AdminNode()
-    ask(node, new_topic("orders"), timeout=10_000)
-    node.loop.run_for(20_000)
-    assert "orders" in node.metadata.image.topics

@@ -19,7 +19,7 @@ from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import EmbeddedCoordination, open_embedded
 from tidelog.world.real.loop import EpollLoop
-from tidelog.world.real.snapshotting import Place
+from tidelog.world.real.snapshotting import JOURNAL_BYTES_MAX, Place
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.ensemble import SimEnsemble
@@ -88,7 +88,7 @@ class Embedded(Asking):
     coordination: EmbeddedCoordination
 
     def __init__(
-        self, disk: SimDisk | None = None, seed: int = 0, journal_bytes_max: int = 4 << 20
+        self, disk: SimDisk | None = None, seed: int = 0, journal_bytes_max: int = JOURNAL_BYTES_MAX
     ) -> None:
         self.disk = SimDisk(seed) if disk is None else disk
         self.disk.make_folder(LOG_DIR)
@@ -126,7 +126,7 @@ class Embedded(Asking):
 class RealEmbedded(Asking):
     coordination: EmbeddedCoordination
 
-    def __init__(self, folder: Path, journal_bytes_max: int = 4 << 20) -> None:
+    def __init__(self, folder: Path, journal_bytes_max: int = JOURNAL_BYTES_MAX) -> None:
         self.loop = EpollLoop(on_error=_raise)
         self.place = Place(
             disk=RealDisk(),

@@ -11,7 +11,8 @@ from tidelog.wire import codec
 from tidelog.wire.fetch import read_fetch_request
 from tidelog.wire.fetch_client import read_fetch_response
 from tidelog.wire.header import read_request_header
-from tidelog.wire.produce import read_produce_request, read_produce_response
+from tidelog.wire.produce import read_produce_request
+from tidelog.wire.produce_client import read_produce_response
 
 _BYTES = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 _NUMBERS = (0, 1, -1, -2, 127, 128, 255, 256, 32_767, 32_768, 65_535, 2**31 - 1, -(2**31))

@@ -20,6 +20,11 @@ PEER: Final = os.environ.get("TIDELOG_TEST_PEER", "")
 _START_SECONDS_MAX: Final = 30
 _STOP_SECONDS_MAX: Final = 30
 _KAFKA_CLUSTER_ID: Final = "tests-of-tidelog-00000"
+_LISTENS: Final = b"listening on"
+_DIES_WITH_ITS_PARENT: Final = (
+    # So that a test run that is itself killed leaves no server behind: prctl(PR_SET_PDEATHSIG).
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class Server(Protocol):
@@ -72,12 +77,16 @@ class TidelogServer:
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with self.output.open("ab") as output:
+            before = output.tell()
             self._process = subprocess.Popen(
-                command, stdout=output, stderr=output, start_new_session=True
+                [sys.executable, "-c", _DIES_WITH_ITS_PARENT, *command],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         self._groups.append(self._process.pid)
         deadline = time.monotonic() + _START_SECONDS_MAX
-        while not _accepts(self.address):
+        while _LISTENS not in self.output.read_bytes()[before:]:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"no server: {self.output.read_text()}")
             time.sleep(0.02)
@@ -129,10 +138,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _accepts(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((host, int(port))) == 0

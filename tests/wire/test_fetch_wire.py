@@ -79,7 +79,7 @@ def check_request(request: FetchRequest, entity: Any) -> None:
     assert request.rack_id == getattr(entity, "rack_id", "")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(version=versions, seed=seeds)
 def test_a_request_is_read_as_kio_reads_it(version: int, seed: int) -> None:
     """Tagged fields of every kind are among them: kio writes what differs from its default."""
@@ -90,7 +90,7 @@ def test_a_request_is_read_as_kio_reads_it(version: int, seed: int) -> None:
     check_request(read_fetch_request(view, read_request_header(view)[1], version), entity)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(version=versions, seed=seeds)
 def test_kio_reads_the_request_that_was_written(version: int, seed: int) -> None:
     entity = message(Random(seed), entity_type(1, version, "request"))
@@ -129,7 +129,7 @@ def sent(pieces: list[bytes], records: list[bytes]) -> bytes:
     return b"".join(piece + content for piece, content in zip(pieces, [*records, b""], strict=True))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(version=versions, data=st.data(), session_id=int32, throttle=st.integers(0, 2**31 - 1))
 def test_kio_reads_the_answer_that_was_written(
     version: int, data: st.DataObject, session_id: int, throttle: int
@@ -191,7 +191,7 @@ def as_fetched(version: int, one: FetchedPartition) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(version=versions, seed=seeds)
 def test_an_answer_of_kio_is_read(version: int, seed: int) -> None:
     """With what a leader says to a follower whose log parts from its own."""
@@ -293,3 +293,21 @@ def test_tagged_partitions_among_many_are_read(version: int) -> None:
     entity = replace(entity, topics=(replace(topic, partitions=many),) * 2)
     request = read_fetch_request(memoryview(kio_bytes(entity)), 0, version)
     assert request.partitions == partitions_of(entity)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "size", [0, 126, 127, 128, 16_382, 16_383, 2_097_150, 2_097_151, 3_000_000]
+)
+def test_records_of_any_size_are_counted(version: int, size: int) -> None:
+    topic: Topic = bytes(range(16)) if version >= 13 else "orders"
+    records = [bytes(size), b"ab", bytes(size)]
+    partitions: list[FetchAnswer] = [
+        (topic, index, 0, 9, 8, 7, None if index else [], -1, len(content))
+        for index, content in enumerate(records)
+    ]
+    frame = sent(write_fetch_response(1, version, 5, 0, partitions), records)
+    fetched = read_fetch_response(memoryview(frame)[4:], version)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert [len(one.records or b"") for one in fetched.partitions] == [size, 2, size]
+    assert [one.aborted for one in fetched.partitions] == [[], None, None]

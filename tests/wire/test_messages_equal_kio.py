@@ -42,7 +42,7 @@ def test_every_version_of_an_api_equals_kio(api_key: int) -> None:
             check_against_kio(kind, seed)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(kind=st.sampled_from(ALL), seed=st.integers(0, 2**32))
 def test_arbitrary_messages_equal_kio(kind: MessageType, seed: int) -> None:
     check_against_kio(kind, seed)

@@ -18,10 +18,9 @@ from tidelog.wire.produce import (
     ProduceRequest,
     ProduceResult,
     read_produce_request,
-    read_produce_response,
-    write_produce_request,
     write_produce_response,
 )
+from tidelog.wire.produce_client import read_produce_response, write_produce_request
 from tidelog.wire.values import ITEMS_MAX
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "kafka" / "wire"
@@ -67,7 +66,7 @@ def copied(request: ProduceRequest) -> list[tuple[str | bytes, int, bytes | None
     ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(version=versions, seed=seeds)
 def test_a_request_is_read_as_kio_reads_it(version: int, seed: int) -> None:
     entity, view, at = request_of(version, seed)
@@ -90,7 +89,7 @@ def test_records_are_writable_slices_of_the_frame(version: int) -> None:
         assert not records.readonly
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(version=versions, seed=seeds, data=st.data(), throttle=st.integers(0, 2**31 - 1))
 def test_kio_reads_the_answer_that_was_written(
     version: int, seed: int, data: st.DataObject, throttle: int

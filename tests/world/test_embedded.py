@@ -298,6 +298,41 @@ def test_the_loop_goes_on_while_a_large_tree_is_encoded() -> None:
     assert len(shown(place)) == 3_001
 
 
+def test_no_snapshot_is_made_of_a_write_that_is_still_under_way() -> None:
+    """If it fails, it must not be found in a snapshot."""
+    place, answers = Embedded(journal_bytes_max=500), list[object]()
+    place.coordination.write([Create(path="/long", data=b"x" * 1_000)], answers.append)
+    place.disk.fail(errno.EIO, operations=["sync"], path="*/journal-*", skip=1)
+    trace = place.disk.trace()
+    place.wait(lambda: bool(trace))
+    place.coordination.write([Create(path="/fails")], answers.append)
+    place.wait(lambda: len(answers) == 2)
+    place.loop.run_for(1_000)
+    assert [isinstance(answer, CoordinationError) for answer in answers] == [False, True]
+    assert "rename" not in [operation for operation, _ in trace]
+
+
+def test_a_closed_session_makes_no_snapshot() -> None:
+    place = Embedded(journal_bytes_max=15_000)
+    place.write(*(Create(path=f"/{'e' * 50}{number}", ephemeral=True) for number in range(200)))
+    trace = place.disk.trace()
+    place.coordination.close()
+    place.wait_for_all()
+    place.loop.run_for(1_000)
+    assert [operation for operation, _ in trace] == ["pwrite", "sync"]
+    assert place.disk.open(journal(place.disk), "read").size() > 15_000
+
+
+def test_a_closed_session_is_told_nothing_of_its_own_end() -> None:
+    place, seen = Embedded(), Seen()
+    place.write(Create(path="/e", ephemeral=True))
+    place.get("/e", seen.watch)
+    place.children("/", seen.watch)
+    place.coordination.close()
+    place.wait_for_all()
+    assert seen.events == []
+
+
 def test_a_watch_survives_a_snapshot() -> None:
     place, seen = Embedded(journal_bytes_max=1_000), Seen()
     watch: Watch = seen.watch

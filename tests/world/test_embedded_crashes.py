@@ -176,6 +176,23 @@ def test_a_crash_while_opening_is_recovered_from(first_death: Death, second_deat
     assert crashes > 20
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_new_snapshot_is_never_there_without_its_journal(seed: int) -> None:
+    """Power fails when the snapshot has its name and nothing has made that durable: the disk
+    may keep the name and drop what was named before it."""
+    story = Story(seed)
+    story.die("process")
+    rehearsal = story.disk.fork()
+    trace = rehearsal.trace()
+    Embedded(rehearsal)
+    renamed = [operation for operation, _ in trace].index("rename")
+    story.disk.crash_at(renamed, "after")
+    with pytest.raises(Crashed):
+        story.open()
+    story.die("some")
+    story.place = story.open()
+
+
 @settings(
     deadline=None,
     max_examples=100,

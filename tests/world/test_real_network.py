@@ -107,6 +107,31 @@ def test_a_peer_that_left_before_it_was_accepted_harms_nobody(world: World) -> N
     assert world.errors == []
 
 
+def test_input_that_nobody_read_does_not_cost_the_last_answer(world: World) -> None:
+    """Most of the answer is still on this side when the connection closes; a system that
+    finds unread input then throws it away."""
+    peers: list[Peer] = []
+
+    def accept(connection: Connection) -> Peer:
+        peers.append(Peer(connection))
+        connection.pause()
+        return peers[-1]
+
+    port = world.listen(accept)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.settimeout(10)
+        client.connect((LOCAL, port))
+        client.sendall(bytes(10_000))
+        world.until(lambda: bool(peers))
+        world.pass_ms(20)
+        peers[0].connection.send(b"x" * 60_000)
+        peers[0].connection.close()
+        world.until(lambda: bool(peers[0].closings))
+        heard = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert heard == b"x" * 60_000
+
+
 def test_a_half_closed_peer_still_gets_answers_to_what_it_asked_in_one_read(world: World) -> None:
     client, peer = connected(world)
     peer.on_received = lambda data: peer.connection.send(data.upper())

@@ -24,8 +24,8 @@ from tidelog.world.znode_files import encode_snapshot
 from tidelog.world.znode_paths import check_path
 from tidelog.world.znode_tree import Event, When, ZnodeTree
 
-NAMES = st.sampled_from(["a", "b", "c"])
-PATHS = st.lists(NAMES, max_size=3).map(lambda names: "/" + "/".join(names))
+NAMES = st.sampled_from(["a", "b"])
+PATHS = st.lists(NAMES, max_size=2).map(lambda names: "/" + "/".join(names))
 VERSIONS = st.sampled_from([ANY_VERSION, 0, 0, 1, 2])
 DATA = st.binary(max_size=3)
 OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
@@ -150,6 +150,10 @@ class TreeAgainstModel(RuleBasedStateMachine):
         assert found == expected
         assert self.tree.zxid == (self.zxid if changes else before)
 
+    @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4), session=st.integers(1, 2))
+    def write_what_fails_at_its_end(self, operations: list[Operation], session: int) -> None:
+        self.write([*operations, Check(path="/", version=99)], session)
+
     @rule(session=st.integers(1, 2))
     def end_session(self, session: int) -> None:
         self.zxid += 1
@@ -184,7 +188,7 @@ class TreeAgainstModel(RuleBasedStateMachine):
 
 
 TreeAgainstModel.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None
+    max_examples=60, stateful_step_count=20, deadline=None
 )
 TestTreeAgainstModel = TreeAgainstModel.TestCase
 
@@ -227,6 +231,24 @@ def test_events_are_those_of_the_operations_in_their_order() -> None:
         (WatchKind.deleted, "/a/b"),
         (WatchKind.children, "/a"),
     ]
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [SetData(path="/a", data=b"1"), SetData(path="/a", data=b"2")],
+        [Delete(path="/a/b"), Create(path="/a/b", data=b"new")],
+        [Delete(path="/a/b"), Delete(path="/a"), Create(path="/a", data=b"new")],
+        [Create(path="/c"), Create(path="/c/d", ephemeral=True), SetData(path="/c", data=b"1")],
+        [Create(path="/c", ephemeral=True), Delete(path="/c"), Create(path="/c")],
+    ],
+)
+def test_a_write_that_fails_at_its_end_leaves_all_as_it_was(operations: list[Operation]) -> None:
+    tree = tree_of(Create(path="/a"), Create(path="/a/b", ephemeral=True))
+    before = b"".join(encode_snapshot(tree)), deepcopy(tree.ephemerals)
+    with pytest.raises(CoordinationError):
+        tree.write([*operations, Check(path="/", version=99)], When(2, 8, 6))
+    assert (b"".join(encode_snapshot(tree)), tree.ephemerals) == before
 
 
 def test_checks_alone_take_no_zxid() -> None:

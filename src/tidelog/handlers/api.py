@@ -20,6 +20,7 @@ from tidelog.wire.frames import ReceiveBuffers
 
 if TYPE_CHECKING:
     from tidelog.cluster.metadata import Metadata
+    from tidelog.housekeeping import Housekeeping
     from tidelog.partitions import Partitions
     from tidelog.serving.fetch_sessions import FetchSessions
 
@@ -43,6 +44,7 @@ class Node(Protocol):
     sessions: "FetchSessions"
     fetch_bytes_max: int
     buffers: ReceiveBuffers
+    housekeeping: "Housekeeping"
     counters: Counters
     apis: Mapping[int, "Api"]
 

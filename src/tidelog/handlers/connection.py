@@ -73,6 +73,10 @@ class ClientConnection:
     def peer(self) -> str:
         return self._link.peer
 
+    def begin(self) -> None:
+        """Reads what has come, if it was not read so far."""
+        self._link.resume()
+
     # -- what the network calls
 
     def buffer(self) -> memoryview:

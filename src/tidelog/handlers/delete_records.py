@@ -11,22 +11,38 @@ from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, respond
 from tidelog.handlers.describing import is_internal
 from tidelog.handlers.local_partitions import find_local
+from tidelog.partition import Partition
 
 NO_LOW_WATERMARK: Final = -1
 
 
 def handle(node: Node, request: Request) -> Any:
+    """Answers when the new starts are durable: what was deleted must not come back."""
+    moved: list[Partition] = []
     topics = [
         {
             "name": topic.name,
-            "partitions": [_delete(node, topic.name, asked) for asked in topic.partitions],
+            "partitions": [_delete(node, topic.name, asked, moved) for asked in topic.partitions],
         }
         for topic in request.body.topics
     ]
-    return respond(request, {"topics": topics})
+    response = respond(request, {"topics": topics})
+    if not moved:
+        return response
+    left = len(moved)
+
+    def durable() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            request.answer(response)
+
+    for partition in moved:
+        node.housekeeping.persist_log_starts(partition.log, durable)
+    return None
 
 
-def _delete(node: Node, topic: str, asked: Any) -> Values:
+def _delete(node: Node, topic: str, asked: Any, moved: list[Partition]) -> Values:
     try:
         partition = find_local(node, topic, asked.partition_index)
         if is_internal(topic):
@@ -38,6 +54,7 @@ def _delete(node: Node, topic: str, asked: Any) -> Values:
                 ErrorCode.policy_violation, f"{topic} does not have cleanup.policy=delete"
             )
         low_watermark, code = partition.delete_records(asked.offset), ErrorCode.none
+        moved.append(partition)
     except KafkaError as error:
         low_watermark, code = NO_LOW_WATERMARK, error.code
     return {

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tidelog.base.ports import Clock, Connection, Loop, Receiver
 from tidelog.base.settings import Settings
@@ -33,12 +33,15 @@ class Doors:
         self._clock = clock
         self._by_address: Counter[str] = Counter()
         self.connections: dict[ClientConnection, None] = {}
-        self.is_open = False
+        self._state: Literal["starting", "open", "closing"] = "starting"
         self.counters: Counters = node.counters
         self.request_bytes_max = settings().whole("socket.request.other.max.bytes")
 
     def open(self) -> None:
-        self.is_open = True
+        """Those who came early have waited unread."""
+        self._state = "open"
+        for connection in list(self.connections):
+            connection.begin()
         self._look_for_idlers()
 
     def accept(self, listener: str, link: Connection) -> Receiver | None:
@@ -49,6 +52,8 @@ class Doors:
             return None
         frames = FrameReader(self._node.buffers, self._settings().whole("socket.request.max.bytes"))
         connection = ClientConnection(self, self._node, link, listener, frames)
+        if self._state == "starting":
+            link.pause()
         self.connections[connection] = None
         self.counters.connections_accepted += 1
         self._by_address[_address(link.peer)] += 1
@@ -56,8 +61,8 @@ class Doors:
 
     def _refusal(self, link: Connection) -> str | None:
         settings = self._settings()
-        if not self.is_open:
-            return "the broker is starting or stopping"
+        if self._state == "closing":
+            return "the broker is stopping"
         if len(self.connections) >= settings.whole("max.connections"):
             return f"max.connections={len(self.connections)} are open"
         address = _address(link.peer)
@@ -79,13 +84,13 @@ class Doors:
             for connection in list(self.connections):
                 connection.count_quiet(IDLE_CHECKS)
         delay_ms = max(1, idle_ms // IDLE_CHECKS) if idle_ms >= 0 else 60_000
-        if self.is_open:
+        if self._state == "open":
             self._loop.call_at(self._clock.monotonic_ms() + delay_ms, self._look_for_idlers)
 
     def close(self, done: Callable[[], None], deadline_ms: int) -> None:
         """Reads no more; calls `done` when all that was accepted has been answered, or at the
         deadline."""
-        self.is_open = False
+        self._state = "closing"
         for connection in list(self.connections):
             connection.finish()
         self._wait_for_last(done, deadline_ms)

@@ -21,6 +21,7 @@ from tidelog.handlers import (
     init_producer_id,
     list_offsets,
     metadata,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
 )
@@ -31,6 +32,7 @@ _MODULES: Final = (
     fetch,
     list_offsets,
     metadata,
+    offset_fetch,
     find_coordinator,
     api_versions,
     create_topics,

@@ -39,5 +39,4 @@ class Patience:
             self._request.answer(response)
 
     def _give_up(self) -> None:
-        if not self._is_over:
-            self.answer(self._too_late())
+        self.answer(self._too_late())

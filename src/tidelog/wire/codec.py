@@ -5,7 +5,7 @@ dataclasses; Produce and Fetch, where time counts, have their own modules. Malfo
 raise `KafkaError(invalid_request)`.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from tidelog.base.ports import Buffer
 from tidelog.wire.entities import Role, entity_type
@@ -23,10 +23,14 @@ __all__ = [
     "write_response",
 ]
 
+METADATA: Final = 3
+
 
 def read_request(api_key: int, version: int, frame: Buffer, at: int) -> Any:
-    """The body of a request, which begins at `at` and must end where the frame does."""
-    return read_entity(entity_type(api_key, version, "request"), frame, at)
+    """The body of a request, which begins at `at` and must end where the frame does. Only behind
+    Metadata may something follow: librdkafka 2.x that asks for all topics leaves three bytes."""
+    entity = entity_type(api_key, version, "request")
+    return read_entity(entity, frame, at, with_tail=api_key == METADATA)
 
 
 def write_response(api_key: int, version: int, correlation_id: int, entity: Any) -> bytes:

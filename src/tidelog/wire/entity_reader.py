@@ -46,15 +46,15 @@ _new: Final[Callable[[type[Any]], Any]] = object.__new__
 _entity_readers: dict[type[Any], tuple[Read, int]] = {}
 
 
-def read_entity(entity: type[Any], data: Buffer, at: int) -> Any:
-    """Reads an entity that must end where the data does."""
+def read_entity(entity: type[Any], data: Buffer, at: int, *, with_tail: bool = False) -> Any:
+    """Reads an entity that must end where the data does, unless it may have a tail."""
     read, _ = _entity_reader(entity)
     cursor = Cursor(data, at)
     try:
         value = read(cursor)
     except UNREADABLE:
         raise text_malformed(f"{entity.__name__} version {entity.__version__}") from None
-    if cursor.at != len(data):
+    if cursor.at != len(data) and not with_tail:
         raise malformed(f"{entity.__name__} has {len(data) - cursor.at} bytes after its end")
     return value
 

@@ -22,6 +22,7 @@ from tidelog.base.ports import Buffer
 from tidelog.wire.topics import Topic, grouped, read_topic
 from tidelog.wire.values import (
     INT32,
+    INT64,
     ITEMS_MAX,
     UNREADABLE,
     encode_count,
@@ -32,7 +33,6 @@ from tidelog.wire.values import (
     read_varint,
     skip_tags,
     text_malformed,
-    varint,
 )
 
 FETCH: Final = 1
@@ -60,11 +60,14 @@ _PARTITION_9 = Struct(">iiqqi")
 _PARTITION_12 = Struct(">iiqiqiB")
 _REPLICA_STATE = Struct(">iq")
 _ABORTED = Struct(">qq")
-_ANSWER_4 = Struct(">ihqq")
-_ANSWER_5 = Struct(">ihqqq")
+_ANSWER_START = Struct(">ihqq")
+_ANSWER_4 = Struct(">ihqqii")
+_ANSWER_5 = Struct(">ihqqqii")
 _ANSWER_11 = Struct(">ihqqqiii")
-_ANSWER_12 = Struct(">ihqqqBi")
-_EMPTY_12 = Struct(">ihqqqBiB")
+# The size of the records is a varint; x is the tag section of the partition before.
+_SMALL = Struct(">xihqqqBiB")
+_MIDDLE = Struct(">xihqqqBiBB")
+_LARGE = Struct(">xihqqqBiBBB")
 _HEAD_4 = Struct(">iii")
 _HEAD_7 = Struct(">iiihi")
 _HEAD_12 = Struct(">iiBihi")
@@ -288,11 +291,15 @@ def write_fetch_response(
     for topic, members in groups:
         encoded = topic if isinstance(topic, bytes) else encode_string(topic, flexible)
         carried += encoded + encode_count(len(members), flexible)
-        for member in members:
-            pieces.append(carried + _pack_answer(version, member))
-            carried = b"\x00" if flexible else b""
+        first = len(pieces)
         if flexible:
-            carried += b"\x00"
+            _pack_flexible(pieces, version, members)
+            pieces[first] = carried + pieces[first][1:]
+            carried = b"\x00\x00"
+        else:
+            pieces += [_pack_classic(version, member) for member in members]
+            pieces[first] = carried + pieces[first]
+            carried = b""
     pieces.append(carried + b"\x00" if flexible else carried)
     size = sum(map(len, pieces)) + sum([partition[8] for partition in partitions])
     if flexible:
@@ -305,41 +312,52 @@ def write_fetch_response(
     return pieces
 
 
-def _pack_answer(version: int, answer: FetchAnswer) -> bytes:
+def _pack_flexible(pieces: list[bytes], version: int, members: list[FetchAnswer]) -> None:
+    """The partitions of a topic up to their records. Each begins with the empty tag section that
+    ends the one before, which saves putting the two together; the first has one too many."""
+    for member in members:
+        _, index, code, watermark, stable, start, aborted, preferred, size = member
+        none = 0 if aborted is None else 1
+        size += 1
+        if aborted or size >= 0x20_0000:
+            pieces.append(b"\x00" + _pack_long(version, member))
+        elif size < 0x80:
+            pieces.append(_SMALL.pack(index, code, watermark, stable, start, none, preferred, size))
+        else:
+            low, high = size & 0x7F | 0x80, size >> 7
+            if high < 0x80:
+                pieces.append(
+                    _MIDDLE.pack(index, code, watermark, stable, start, none, preferred, low, high)
+                )
+            else:
+                sizes = (low, high & 0x7F | 0x80, high >> 7)
+                pieces.append(
+                    _LARGE.pack(index, code, watermark, stable, start, none, preferred, *sizes)
+                )
+
+
+def _pack_classic(version: int, answer: FetchAnswer) -> bytes:
     """One partition up to its records."""
-    _, index, error_code, watermark, stable, log_start, aborted, preferred, size = answer
+    _, index, code, watermark, stable, start, aborted, preferred, size = answer
     if aborted:
-        return _pack_aborted(version, answer, aborted)
-    if version >= FLEXIBLE:
-        count = 0 if aborted is None else 1
-        if size == 0:
-            return _EMPTY_12.pack(
-                index, error_code, watermark, stable, log_start, count, preferred, 1
-            )
-        return _ANSWER_12.pack(
-            index, error_code, watermark, stable, log_start, count, preferred
-        ) + varint(size + 1)
+        return _pack_long(version, answer)
     count = -1 if aborted is None else 0
     if version >= RACKS:
-        return _ANSWER_11.pack(
-            index, error_code, watermark, stable, log_start, count, preferred, size
-        )
+        return _ANSWER_11.pack(index, code, watermark, stable, start, count, preferred, size)
     if version >= 5:
-        fixed = _ANSWER_5.pack(index, error_code, watermark, stable, log_start)
-    else:
-        fixed = _ANSWER_4.pack(index, error_code, watermark, stable)
-    return fixed + _SESSION.pack(count, size)
+        return _ANSWER_5.pack(index, code, watermark, stable, start, count, size)
+    return _ANSWER_4.pack(index, code, watermark, stable, count, size)
 
 
-def _pack_aborted(version: int, answer: FetchAnswer, aborted: list[tuple[int, int]]) -> bytes:
-    _, index, error_code, watermark, stable, log_start, _, preferred, size = answer
+def _pack_long(version: int, answer: FetchAnswer) -> bytes:
+    """One partition with aborted transactions or very large records, up to its records."""
+    _, index, code, watermark, stable, start, aborted, preferred, size = answer
     flexible = version >= FLEXIBLE
+    fixed = _ANSWER_START.pack(index, code, watermark, stable)
     if version >= 5:
-        fixed = _ANSWER_5.pack(index, error_code, watermark, stable, log_start)
-    else:
-        fixed = _ANSWER_4.pack(index, error_code, watermark, stable)
+        fixed += INT64.pack(start)
     end = b"\x00" if flexible else b""
-    listed = b"".join(_ABORTED.pack(producer, first) + end for producer, first in aborted)
+    listed = b"".join([_ABORTED.pack(producer, first) + end for producer, first in aborted or ()])
     replica = INT32.pack(preferred) if version >= RACKS else b""
-    counted = varint(size + 1) if flexible else INT32.pack(size)
-    return fixed + encode_count(len(aborted), flexible) + listed + replica + counted
+    counted = encode_count(-1 if aborted is None else len(aborted), flexible)
+    return fixed + counted + listed + replica + encode_count(size, flexible)

@@ -122,7 +122,10 @@ class FrameReader:
                 break
             frames.append(view[at + 4 : frame_end])
             at = frame_end
-        self._keep(view[at:end])
+        if at < end:
+            self._keep(view[at:end])
+        elif self._kept:
+            self._kept = b""
         return frames
 
     def _refuse(self, length: int, frames: list[memoryview]) -> list[memoryview]:

@@ -2,7 +2,7 @@
 
 The records of a partition are a slice of the frame, never a copy. Topics stay encoded in the
 request, so that the answer repeats the bytes they came in. From version 9 on messages are
-flexible; from version 13 on a topic is its 16-byte id.
+flexible; from version 13 on a topic is its 16-byte id. `produce_client` has the other role.
 
     request   transactional id | int16 acks | int32 timeout | topics [name or id,
               partitions [int32 index | records]]
@@ -17,20 +17,16 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from tidelog.base.ports import Buffer
-from tidelog.wire.header import read_response_header
-from tidelog.wire.topics import Topic, grouped, read_topic
+from tidelog.wire.topics import Topic
 from tidelog.wire.values import (
     INT16,
     INT32,
-    INT64,
     ITEMS_MAX,
     NAMES,
     UNREADABLE,
-    encode_count,
     encode_string,
     malformed,
     name_of,
-    read_count,
     read_string,
     read_varint,
     skip_tags,
@@ -40,14 +36,12 @@ from tidelog.wire.values import (
 
 FLEXIBLE: Final = 9
 TOPIC_IDS: Final = 13
-PRODUCE: Final = 0
 _COPIED_BYTES_MAX: Final = 4096
 
 ProducePartition: TypeAlias = tuple[Topic, int, memoryview | None]
 # error code, base offset, log append time, log start offset, error message
 ProduceResult: TypeAlias = tuple[int, int, int, int, str | None]
 
-_ACKS_TIMEOUT = Struct(">hi")
 _AFTER_ID_CLASSIC = Struct(">hii")
 _AFTER_ID_FLEXIBLE = Struct(">hiB")
 _PARTITION_CLASSIC = Struct(">ii")
@@ -259,84 +253,3 @@ def _pack_classic(
         else:
             parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
             parts += (INT32.pack(0), encode_string(message, False))
-
-
-def write_produce_request(
-    start: bytes,
-    version: int,
-    acks: int,
-    timeout_ms: int,
-    partitions: Sequence[tuple[Topic, int, Buffer]],
-    transactional_id: str | None = None,
-) -> list[Buffer]:
-    """A request frame as pieces to be sent one after the other, so that no records are copied.
-    `start` is the request header. Consecutive partitions of one topic are grouped."""
-    flexible = version >= FLEXIBLE
-    head = encode_string(transactional_id, flexible) + _ACKS_TIMEOUT.pack(acks, timeout_ms)
-    groups = grouped(partitions)
-    pieces: list[Buffer] = [start + head + encode_count(len(groups), flexible)]
-    for topic, members in groups:
-        encoded = topic if isinstance(topic, bytes) else encode_string(topic, flexible)
-        pieces.append(encoded + encode_count(len(members), flexible))
-        for _, index, records in members:
-            size = len(records)
-            pieces.append(INT32.pack(index) + (varint(size + 1) if flexible else INT32.pack(size)))
-            pieces.append(records)
-            if flexible:
-                pieces.append(b"\x00")
-        if flexible:
-            pieces.append(b"\x00")
-    if flexible:
-        pieces.append(b"\x00")
-    pieces[0] = INT32.pack(sum(map(len, pieces))) + bytes(pieces[0])
-    return pieces
-
-
-def read_produce_response(
-    frame: memoryview, version: int
-) -> tuple[int, list[tuple[Topic, int, ProduceResult]], int]:
-    """The correlation id, the result of each partition, and the throttle time."""
-    results: list[tuple[Topic, int, ProduceResult]] = []
-    try:
-        correlation_id, at = read_response_header(PRODUCE, version, frame)
-        flexible = version >= FLEXIBLE
-        topic_count, at = read_count(frame, at, flexible, 3)
-        for _ in range(topic_count):
-            topic, at = read_topic(frame, at, version, FLEXIBLE, TOPIC_IDS)
-            count, at = read_count(frame, at, flexible, 22)
-            for _ in range(count):
-                at = _read_result(frame, at, version, topic, results)
-            at = skip_tags(frame, at) if flexible else at
-        throttle_ms = INT32.unpack_from(frame, at)[0]
-        at = skip_tags(frame, at + 4) if flexible else at + 4
-    except UNREADABLE:
-        raise text_malformed("a Produce answer") from None
-    if at != len(frame):
-        raise malformed(f"a Produce answer has {len(frame) - at} bytes after its end")
-    return correlation_id, results, throttle_ms
-
-
-def _read_result(
-    frame: memoryview,
-    at: int,
-    version: int,
-    topic: Topic,
-    results: list[tuple[Topic, int, ProduceResult]],
-) -> int:
-    flexible = version >= FLEXIBLE
-    log_start, message = -1, None
-    index, error_code, base_offset, append_time_ms = _RESULT_3.unpack_from(frame, at)
-    at += _RESULT_3.size
-    if version >= 5:
-        log_start = INT64.unpack_from(frame, at)[0]
-        at += 8
-    if version >= 8:
-        count, at = read_count(frame, at, flexible, 6)
-        for _ in range(count):
-            _, at = read_string(frame, at + 4, flexible)
-            at = skip_tags(frame, at) if flexible else at
-        message, at = read_string(frame, at, flexible)
-    at = skip_tags(frame, at) if flexible else at
-    result = (error_code, base_offset, append_time_ms, log_start, message)
-    results.append((topic, index, result))
-    return at

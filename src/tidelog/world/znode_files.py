@@ -34,7 +34,7 @@ FOLDER: Final = "znodes"
 
 _SNAPSHOT_NAME: Final = "snapshot"
 _JOURNAL_NAME: Final = re.compile(r"journal-([0-9a-f]{16})")
-_NODES_PER_FRAME: Final = 500
+_NODES_PER_FRAME: Final = 200
 _RESTORE: Final = "restore the folder from a backup"
 
 
@@ -130,9 +130,9 @@ def _read_snapshot(disk: Disk, path: str, tree: ZnodeTree) -> None:
     contents, end = read_frames(data, path)
     header = _read_header(contents, SNAPSHOT, path)
     nodes = [node for content in contents[1:] for node in read_nodes(content, path)]
-    if end != len(data) or len(nodes) != header.count:
+    if end != len(data) or len(nodes) != header.nodes:
         raise BadValue(
-            f"{path}: is damaged at byte {end}, after {len(nodes)} of {header.count} nodes: "
+            f"{path}: is damaged at byte {end}, after {len(nodes)} of {header.nodes} nodes: "
             f"{_RESTORE}"
         )
     for node_path, node in nodes:

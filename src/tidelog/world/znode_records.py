@@ -5,7 +5,7 @@ The first frame of either file is its header:
      0  kind        4   'jrnl' or 'snap'
      4  format      4   1
      8  zxid        8   journal: the first it may hold; snapshot: the last it holds
-    16  count       8   snapshot: of its nodes; journal: 0
+    16  nodes       8   snapshot: how many it holds; journal: 0
 
 Every other frame of a journal is a lot of transactions, one behind the other, that were made
 durable together:
@@ -66,10 +66,10 @@ _MALFORMED: Final = (struct.error, UnicodeDecodeError)
 class Header(NamedTuple):
     kind: bytes
     zxid: int
-    count: int = 0
+    nodes: int = 0
 
     def encode(self) -> bytes:
-        return _HEADER.pack(self.kind, FORMAT, self.zxid, self.count)
+        return _HEADER.pack(self.kind, FORMAT, self.zxid, self.nodes)
 
 
 class Transaction(NamedTuple):
@@ -80,12 +80,12 @@ class Transaction(NamedTuple):
 def read_header(content: bytes, kind: bytes, name: str) -> Header:
     if len(content) != _HEADER.size:
         raise BadValue(f"{name}: does not begin as such a file must")
-    found, version, zxid, count = _HEADER.unpack(content)
+    found, version, zxid, nodes = _HEADER.unpack(content)
     if found != kind:
         raise BadValue(f"{name}: is of kind {found!r}, and must be of kind {kind!r}")
     if version != FORMAT:
         raise BadValue(f"{name}: has format {version}; this version of tidelog reads {FORMAT}")
-    return Header(kind, zxid, count)
+    return Header(kind, zxid, nodes)
 
 
 def encode_transaction(when: When, changes: Iterable[Change]) -> bytes:

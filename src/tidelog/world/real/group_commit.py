@@ -52,7 +52,6 @@ class GroupCommit:
 
     def fail(self, failure: Exception) -> None:
         self.failure = failure
-        self._waiting.clear()
         self._progress()
 
     def close(self) -> None:

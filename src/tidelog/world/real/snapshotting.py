@@ -2,7 +2,7 @@
 
 The tree must not change between the first slice and the new journal, so whatever is asked of it
 meanwhile is held and asked again afterwards, in order. A slice is a frame of nodes and
-takes about a millisecond; the files are written beside the loop.
+takes half a millisecond; the files are written beside the loop.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ from tidelog.world.real.group_commit import LANE, GroupCommit
 from tidelog.world.znode_files import OpenJournal, encode_snapshot, start_anew
 from tidelog.world.znode_tree import ZnodeTree
 
-JOURNAL_BYTES_MAX: Final = 4 << 20
+JOURNAL_BYTES_MAX: Final = 1 << 20
 SNAPSHOTS_MAX: Final = 4
-"""A journal may become 4 MB long, or four times as long as its snapshot: reading it again at a
-start is then quick, and writing snapshots is a small part of all writing."""
+"""A journal may become 1 MB long, or four times as long as its snapshot: reading it again at a
+start then takes a tenth of a second, and writing snapshots is a small part of all writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

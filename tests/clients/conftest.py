@@ -1,0 +1,101 @@
+"""What the tests of real clients share: a broker process per test worker, topics on it, and other
+runtimes' clients (`kcat`, Node), which are skipped where they are not installed unless
+`TIDELOG_REQUIRE_CLIENTS` says that they must be (`.ci/install-clients` installs them).
+"""
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from clients.kafkajs import MODULES, Kafkajs
+from clients.samples import BIG
+from clients.settling import settled
+from support.servers import Server, new_server
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = new_server(tmp_path_factory.mktemp("broker"), {})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Server]:
+    """One that the test may stop and kill; not started yet."""
+    server = new_server(tmp_path / "own", {})
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: Server) -> str:
+    return broker.address
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture(scope="session")
+def unused_name() -> Callable[[], str]:
+    numbers = itertools.count()
+    return lambda: f"topic-{next(numbers)}"
+
+
+@pytest.fixture(scope="session")
+def make_topic(admin: AdminClient, unused_name: Callable[[], str]) -> MakeTopic:
+    """`make_topic(partitions=1, config={...})` makes a topic that no other test uses."""
+
+    def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = unused_name()
+        (made,) = admin.create_topics([NewTopic(name, partitions, 1, config=config or {})]).values()
+        made.result(30)
+        assert settled(lambda: name in admin.list_topics(timeout=10).topics)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def big_topic(make_topic: MakeTopic) -> str:
+    """A topic that takes records of 10 MB."""
+    return make_topic(config={"max.message.bytes": str(BIG + 4096)})
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    found = shutil.which("kcat")
+    return found or missing("kcat is not installed")
+
+
+@pytest.fixture
+def kafkajs(bootstrap: str) -> Iterator[Kafkajs]:
+    node = shutil.which("node") or missing("Node is not installed")
+    if not (MODULES / "kafkajs").is_dir():
+        missing(f"kafkajs is not installed in {MODULES}")
+    client = Kafkajs(node, bootstrap)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def missing(reason: str) -> str:
+    reason += ": see .ci/install-clients"
+    if os.environ.get("TIDELOG_REQUIRE_CLIENTS"):
+        pytest.fail(reason)
+    pytest.skip(reason)
