@@ -17,14 +17,12 @@ from tidelog.base.coordination import Create
 
 place = RealEmbedded(Path(sys.argv[1]), journal_bytes_max=20_000)
 place.write(Create(path="/e", ephemeral=True))
-sent = []
 
 def told(answer):
     print(answer[0], place.coordination._tree.zxid, flush=True)
     send()
 
 def send():
-    sent.append(None)
     place.coordination.write([Create(path="/n-", data=b"x" * 100, sequence=True)], told)
 
 for _ in range(5):
