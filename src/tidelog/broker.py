@@ -30,6 +30,7 @@ from tidelog.housekeeping import Housekeeping
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
+from tidelog.log.partition_log import PartitionLog
 from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 from tidelog.serving.counters import Counters
@@ -134,10 +135,12 @@ class Broker:
     def start(self, done: Callable[[Exception | None], None]) -> None:
         """`done` gets None when clients are let in, or why that cannot be."""
         try:
-            for log_dir in self.logs.dirs:
-                log_dir.take()
+            self.logs.take()
             identity = self._identity()
             self._listen()
+            if self.logs.dirs[0].failure is not None:
+                # Its tree is there; without it nothing is known of any topic.
+                raise self.logs.dirs[0].failure
             self._coordination = self._world.open_coordination(f"{self.logs.dirs[0].path}/znodes")
             self._metadata = Metadata(
                 self._coordination,
@@ -235,26 +238,41 @@ class Broker:
             and topic_id in (None, topic.topic_id)
         )
 
-    def _open_partitions(self, topic: TopicInfo, first: int) -> None:
+    def _open_partitions(self, topic: TopicInfo, first: int, *, are_new: bool = False) -> None:
         for index in range(first, len(topic.partitions)):
             info = topic.partitions[index]
-            if self.broker_id not in info.replicas:
-                continue
-            name = TopicPartition(topic.name, index)
-            try:
-                log = self.logs.get(name)
-            except KafkaError:
-                log = self.logs.create(name, self._log_settings(topic.name), topic.topic_id)
-            partition = Partition(log, topic.topic_id, info.leader_epoch, self.slow_appends)
-            self.partitions.add(partition)
+            if self.broker_id in info.replicas:
+                log = self._find_log(topic, index, is_new=are_new)
+                if log is None:
+                    self.partitions.set_offline(topic.name, topic.topic_id, index)
+                else:
+                    self.partitions.add(
+                        Partition(log, topic.topic_id, info.leader_epoch, self.slow_appends)
+                    )
+
+    def _find_log(self, topic: TopicInfo, index: int, *, is_new: bool) -> PartitionLog | None:
+        """The log of a partition, made if it is not there; None if it may be in a dir that is
+        offline: an empty one in its place would pass for all there ever was."""
+        name = TopicPartition(topic.name, index)
+        for log_dir in self.logs.online:
+            if name in log_dir.logs:
+                return log_dir.logs[name]
+        if not self.logs.online or (not is_new and len(self.logs.online) < len(self.logs.dirs)):
+            _log.error("offline partition=%s why=its log may be in a dir that is offline", name)
+            return None
+        try:
+            return self.logs.create(name, self._log_settings(topic.name), topic.topic_id)
+        except KafkaError as error:
+            _log.error("offline partition=%s why=%s", name, error.message)
+            return None
 
     # -- following the metadata
 
     def _changed(self, change: Change) -> None:
         for topic in change.created:
-            self._open_partitions(topic, 0)
+            self._open_partitions(topic, 0, are_new=True)
         for topic, before in change.grown:
-            self._open_partitions(topic, before)
+            self._open_partitions(topic, before, are_new=True)
         for topic in change.deleted:
             self._delete_partitions(topic)
         if change.broker_config:
@@ -266,6 +284,7 @@ class Broker:
     def _delete_partitions(self, topic: TopicInfo) -> None:
         for index in range(len(topic.partitions)):
             partition = self.partitions.by_key.get((topic.topic_id, index))
+            self.partitions.forget_offline(topic.name, topic.topic_id, index)
             if partition is not None:
                 self.partitions.remove(partition)
                 self.logs.delete(partition.name)

@@ -27,14 +27,18 @@ class DiskWork:
         return not any(self._queues.values())
 
     def run(self, name: str, log_dir: LogDir, steps: Steps) -> None:
-        """Drives steps to their end, after those that came before them in the same dir; not if
-        work of that name is waiting there already. An error of the disk has taken the dir
-        offline by then; it is logged, and that is all."""
+        """Drives steps to their end, after those that came before them in the same dir. An error
+        of the disk has taken the dir offline by then; it is logged, and that is all."""
         queue = self._queues.setdefault(log_dir.path, deque())
-        if all(name != waiting for waiting, _ in list(queue)[1:]):
-            queue.append((name, steps))
-            if len(queue) == 1:
-                self._go_on(log_dir.path, None)
+        queue.append((name, steps))
+        if len(queue) == 1:
+            self._go_on(log_dir.path, None)
+
+    def run_once(self, name: str, log_dir: LogDir, steps: Steps) -> None:
+        """The same, unless work of that name is waiting there already."""
+        waiting = list(self._queues.get(log_dir.path, ()))[1:]
+        if all(name != other for other, _ in waiting):
+            self.run(name, log_dir, steps)
 
     def _go_on(self, path: str, end: object) -> None:
         """Takes up a dir's first steps where they are, with what the last wait came to."""

@@ -89,7 +89,7 @@ class Housekeeping:
 
     def _flush(self) -> None:
         for log_dir in self._logs.online:
-            self._work.run("flush", log_dir, self._flushing(log_dir))
+            self._work.run_once("flush", log_dir, self._flushing(log_dir))
 
     def _flushing(self, log_dir: LogDir) -> Steps:
         now_ms = self._clock.now_ms()
@@ -100,14 +100,14 @@ class Housekeeping:
 
     def _checkpoint(self) -> None:
         for log_dir in self._logs.online:
-            self._work.run("checkpoint", log_dir, self._checkpointing(log_dir))
+            self._work.run_once("checkpoint", log_dir, self._checkpointing(log_dir))
         self._logs.take_snapshots()
 
     def persist_log_starts(self, log: PartitionLog, done: Callable[[], None]) -> None:
         """Calls `done` when the start of a log is durable, or its dir is offline."""
         log_dir = log.home
         assert isinstance(log_dir, LogDir)
-        self._work.run(f"log start of {id(done)}", log_dir, self._persisting(log, log_dir, done))
+        self._work.run("log start", log_dir, self._persisting(log, log_dir, done))
 
     def _persisting(self, log: PartitionLog, log_dir: LogDir, done: Callable[[], None]) -> Steps:
         try:
@@ -123,7 +123,7 @@ class Housekeeping:
 
     def _retain(self) -> None:
         for log_dir in self._logs.online:
-            self._work.run("retention", log_dir, self._retaining(log_dir))
+            self._work.run_once("retention", log_dir, self._retaining(log_dir))
 
     def _retaining(self, log_dir: LogDir) -> Steps:
         now_ms = self._clock.now_ms()
@@ -174,7 +174,11 @@ class Housekeeping:
                 return
             for _ in self._cleaner.put_in_place(cleaning, result):
                 yield lambda: log.disk.sync_folder(log.folder)
+                if log.is_gone:
+                    return
         except OSError as error:
+            if log.is_gone:
+                return
             raise log_dir.fail(error) from error
         _log.info("compacted partition=%s %s", log.partition, result["stats"])
         yield from checkpointing(log_dir, self._written[log_dir.path])

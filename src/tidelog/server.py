@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from tidelog.base.settings import Settings
 from tidelog.broker import Broker, World
@@ -95,6 +96,8 @@ class Process:
     def _serve(self, began: float) -> None:
         for name, host, port in self.broker.endpoints:
             print(f"listening on {name}://{host or '0.0.0.0'}:{port}", flush=True)
+        folders = ", ".join(str(Path(path).resolve()) for path in self._settings.log_dirs)
+        print(f"data in {folders}", flush=True)
         _log.info(
             "started broker=%d cluster=%s partitions=%d seconds=%.2f",
             self.broker.broker_id,

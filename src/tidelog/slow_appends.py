@@ -97,8 +97,7 @@ class SlowAppends:
             self._finish(partition, error)
 
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
-        if partition.is_deleted:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{partition.name} is deleted")
+        _refuse_deleted(partition)
         log, epoch, now_ms = partition.log, partition.leader_epoch, self._clock.now_ms()
         if len(batch) < INLINE_BYTES_MAX:
             self._in_the_log(partition, log.append_as_leader(batch, epoch, now_ms), len(batch))
@@ -115,6 +114,7 @@ class SlowAppends:
 
     def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:
         try:
+            _refuse_deleted(partition)
             offset = end_append(partition.log, pending, end)
         except KafkaError as error:
             self._finish(partition, error)
@@ -149,3 +149,9 @@ class SlowAppends:
             self._work.loop.call_soon(lambda: self._take_up(partition))
         else:
             del self._queues[partition]
+
+
+def _refuse_deleted(partition: Target) -> None:
+    """Its files have other names by now, and must not be touched under the old ones."""
+    if partition.is_deleted:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{partition.name} is deleted")

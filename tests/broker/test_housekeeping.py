@@ -172,3 +172,39 @@ def test_creating_and_deleting_topics_while_checkpoints_are_written_confuses_nob
         node.start()
         log = partition_of(node).log
         assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+
+
+def test_a_restart_with_a_failed_dir_makes_no_empty_log_for_a_partition_in_it() -> None:
+    """S10: it would pass for all there ever was."""
+    node = SimNode(log_dirs="/data,/more")
+    client = node.client()
+    for topic in ("a", "b"):
+        client.create(topic)
+        client.produce(topic, one_batch("x"))
+    lost = next(t for t in ("a", "b") if partition_of(node, t).log.home.path == "/more")
+    node.stop()
+    node.disk.fail(errno.EIO, operations=("lock",), path="/more/*", times=1)
+    node.start()
+    client = node.client()
+    assert client.produce(lost, one_batch("x")).error_code.name == "kafka_storage_error"
+    assert client.fetch(lost, 0).error_code.name == "kafka_storage_error"
+    client.create("fresh")
+    assert client.produce("fresh", one_batch("x")).error_code.name == "none"
+    node.stop()
+    node.start()
+    assert partition_of(node, lost).log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("delay_ms", range(0, 24, 2))
+def test_a_topic_that_is_deleted_during_a_slow_append_takes_no_dir_offline(delay_ms: int) -> None:
+    node = SimNode(seed=delay_ms)
+    client, admin = node.client(), node.client()
+    client.create("events", max_message_bytes=10_000_000, flush_messages=1)
+    for _ in range(3):
+        client.send_produce("events", one_batch("x" * 5_000_000))
+    node.loop.run_for(delay_ms)
+    admin.ask(20, 5, topic_names=["events"], timeout=1000)
+    client.wait()
+    codes = {a.responses[0].partition_responses[0].error_code.name for a in client.answers[1:]}
+    assert codes <= {"none", "unknown_topic_or_partition"}
+    assert node.broker.logs.online == node.broker.logs.dirs

@@ -28,13 +28,21 @@ class Logs:
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs if log_dir.failure is None]
 
+    def take(self) -> None:
+        """Keeps other processes out of the dirs. One that cannot be used is offline."""
+        _in_each(self.dirs, LogDir.take)
+        self._refuse_none()
+
     def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
         """Opens every dir. One that cannot be read is offline; a wrong one is refused."""
-        _in_each(self.dirs, lambda log_dir: log_dir.open(identity, settings_of))
+        _in_each(self.online, lambda log_dir: log_dir.open(identity, settings_of))
+        self._refuse_none()
+        self._refuse_twins()
+
+    def _refuse_none(self) -> None:
         if not self.online:
             failures = "; ".join(str(log_dir.failure) for log_dir in self.dirs)
             raise BadValue(f"no log dir can be used: {failures}")
-        self._refuse_twins()
 
     def get(self, partition: TopicPartition) -> PartitionLog:
         for log_dir in self.dirs:

@@ -15,7 +15,9 @@ from typing import Final
 from tidelog.base.errors import KafkaError
 from tidelog.wire.values import INT32, malformed
 
-SHARED_BYTES: Final = 256 * 1024
+SHARED_BYTES: Final = 64 * 1024
+"""All requests of one read are served in one turn, so this bounds how long one client can keep
+the loop."""
 _SMALL_BYTES: Final = 16 * 1024
 _GROWTH: Final = 4
 _START_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -180,3 +182,4 @@ class FrameReader:
         if self._own is not None:
             self._let_go(self._own)
         self._kept = b""
+        self.refused = None

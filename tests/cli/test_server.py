@@ -1,0 +1,118 @@
+"""`tidelog server` as people use it: a process with settings, output and signals."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from support.servers import TidelogServer
+
+TIDELOG = str(Path(sys.executable).with_name("tidelog"))
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [TIDELOG, "server", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_and_ends_cleanly(tmp_path: Path, number: int) -> None:
+    """O1: no settings but a free port."""
+    command = [TIDELOG, "server", "--set", "listeners=PLAINTEXT://127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert re.fullmatch(r"listening on PLAINTEXT://127.0.0.1:\d+\n", process.stdout.readline())
+        process.send_signal(number)
+        _, log = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "started broker=0 cluster=" in log
+    assert (tmp_path / "tidelog-data" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_is_wrong_with_a_setting_is_said_by_name(tmp_path: Path) -> None:
+    """O2."""
+    for setting in ("no.such.setting=1", "num.partitions=many", "nothing"):
+        ended = run("--set", setting, folder=tmp_path)
+        assert ended.returncode == 1
+        assert setting.partition("=")[0] in ended.stderr
+        assert "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_come_from_a_file_and_single_ones_count_before_it(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("broker.id=5\nlog.dirs=in-file\nlisteners=PLAINTEXT://127.0.0.1:0\n")
+    command = [TIDELOG, "server", "--config", str(config), "--set", "log.dirs=given"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        process.communicate(timeout=30)
+    assert "broker.id=5" in (tmp_path / "given" / "meta.properties").read_text()
+    assert not (tmp_path / "in-file").exists()
+
+
+def test_a_folder_or_a_port_in_use_is_named(tmp_path: Path) -> None:
+    server = TidelogServer(tmp_path, {})
+    server.start()
+    try:
+        port = server.address.rpartition(":")[2]
+        same_port = run("--set", f"listeners=PLAINTEXT://127.0.0.1:{port}", folder=tmp_path)
+        assert same_port.returncode == 1
+        assert port in same_port.stderr
+        same_folder = run(
+            "--set",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "--set",
+            f"log.dirs={server.log_dir}",
+            folder=tmp_path,
+        )
+        assert same_folder.returncode == 1
+        assert str(server.log_dir) in same_folder.stderr
+        assert "Traceback" not in same_port.stderr + same_folder.stderr
+    finally:
+        server.close()
+
+
+def metric(page: str, name: str) -> float:
+    return float(next(line for line in page.splitlines() if line.startswith(name)).split()[-1])
+
+
+def test_metrics_are_served_in_the_form_prometheus_reads(tmp_path: Path) -> None:
+    """O3."""
+    server = TidelogServer(tmp_path, {"metrics.port": "0"})
+    server.start()
+    try:
+        time.sleep(0.2)
+        found = re.search(r"metrics on (http://\S+)", server.output.read_text())
+        assert found is not None
+        producer = Producer({"bootstrap.servers": server.address})
+        for number in range(10):
+            producer.produce("events", str(number))
+        assert producer.flush(10) == 0
+        with urllib.request.urlopen(found[1], timeout=10) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            page = answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(found[1] + "x", timeout=10)
+    finally:
+        server.close()
+    for name in ("under_replicated", "offline", "under_min_isr"):
+        assert metric(page, f"tidelog_{name}_partitions") == 0
+    assert metric(page, 'tidelog_log_end_offset{topic="events",partition="0"}') == 10
+    assert metric(page, 'tidelog_bytes_in_total{topic="events"}') > 100
+    assert metric(page, 'tidelog_request_seconds_count{api="produce"}') >= 1
+    for line in page.splitlines():
+        assert re.fullmatch(r"# (HELP|TYPE) .*|tidelog_\w+(\{.*\})? \S+", line), line
