@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from clients.samples import Sample, as_sample
@@ -87,3 +88,17 @@ def read(
 
 def samples(messages: Iterable[Any]) -> list[Sample]:
     return [as_sample(message.key(), message.value(), message.headers()) for message in messages]
+
+
+def result_of(futures: dict[Any, Any]) -> Any:
+    """The one result of a call about one thing."""
+    (future,) = futures.values()
+    return future.result(30)
+
+
+def refusal(futures: dict[Any, Any]) -> str:
+    """The name of the error with which a call about one thing is refused."""
+    with pytest.raises(KafkaException) as raised:
+        result_of(futures)
+    name: str = raised.value.args[0].name()
+    return name

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from clients.confluent import consumer, send, take
 from clients.samples import Sample, stored_batches
+from clients.settling import settled
 from support.servers import Server
 
 PARTITIONS = 3
@@ -101,6 +102,12 @@ def topic_state(admin: AdminClient, topic: str) -> tuple[str, int, dict[str, str
     return str(description.topic_id), len(description.partitions), settings
 
 
+def changes(admin: AdminClient) -> tuple[int, str | None, str | None]:
+    """Of the topic that is changed after it was made: its partitions and two settings."""
+    _, count, settings = topic_state(admin, "changed")
+    return count, settings.get("retention.ms"), settings.get("max.message.bytes")
+
+
 def make_topics(admin: AdminClient) -> None:
     """One for the records, one that is changed after it was made, one that is deleted."""
     topics = [
@@ -128,13 +135,9 @@ def test_restart_keeps_all_that_was_acknowledged(
     own_broker.start()
     admin = AdminClient({"bootstrap.servers": own_broker.address, "log_level": 0})
     make_topics(admin)
-    time.sleep(0.2)
+    assert settled(lambda: changes(admin) == (4, "1234567", "77777")), changes(admin)
     cluster_id = admin.describe_cluster().result(10).cluster_id
     states = {topic: topic_state(admin, topic) for topic in ("written", "changed")}
-    assert states["changed"][1:] == (
-        4,
-        {**states["changed"][2], "retention.ms": "1234567", "max.message.bytes": "77777"},
-    )
     writer = Writer(own_broker.address, "written", idempotent=idempotent)
     try:
         writer.await_acknowledged(ACKNOWLEDGED_BEFORE_THE_END)
