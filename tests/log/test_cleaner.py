@@ -28,6 +28,7 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_records
 from tidelog.log.truncation import truncate_suffix
 from tidelog.records.control import EndTransaction, encode_end_transaction
+from tidelog.records.key_kernels import SLOT_BYTES
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.entropy import RealEntropy
@@ -354,7 +355,7 @@ def test_keys_that_do_not_fit_are_compacted_in_several_passes() -> None:
         world.log.append_as_leader(data, 0, NOW)
     world.commit()
     values = last_values(world.log)
-    cleaner = world.new_cleaner(24 * 32)
+    cleaner = world.new_cleaner(SLOT_BYTES * 32)
     ends = []
     while cleaner.run_once() is not None:
         ends.append(world.log_dir.cleaner_offsets[PARTITION])

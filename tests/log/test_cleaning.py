@@ -12,6 +12,7 @@ from tidelog.log import chunks
 from tidelog.log.cleaning import ClosedSegment, clean, group_segments
 from tidelog.log.files import SEGMENT_KINDS
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, seal
+from tidelog.records.key_kernels import SLOT_BYTES
 from tidelog.records.reference import Record, encode_batch
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.sim.disk import Crashed, SimDisk
@@ -215,12 +216,12 @@ def test_what_the_map_has_no_room_for_waits_for_the_next_pass(folder: Folder) ->
     for key in b"abcdefabcdef":
         folder.append([(bytes([key]), b"v")])
         folder.roll()
-    first = folder.clean(map_bytes=24 * 4, load_factor=0.75)
+    first = folder.clean(map_bytes=SLOT_BYTES * 4, load_factor=0.75)
     assert first["end"] == 3
     assert offsets(folder) == list(range(12)), "none of the first three has come again yet"
     end, passes = 3, 1
     while end < 12:
-        end = folder.clean(end, map_bytes=24 * 4, load_factor=0.75)["end"]
+        end = folder.clean(end, map_bytes=SLOT_BYTES * 4, load_factor=0.75)["end"]
         passes += 1
     assert passes == 4
     assert offsets(folder) == [6, 7, 8, 9, 10, 11]
@@ -230,9 +231,9 @@ def test_a_map_without_room_for_one_batch_is_refused(folder: Folder) -> None:
     folder.append([(bytes([key]), b"v") for key in range(10)])
     folder.roll()
     with pytest.raises(ValueError, match=r"log\.cleaner\.dedupe\.buffer\.size.*make it larger"):
-        folder.clean(map_bytes=24 * 5)
-    with pytest.raises(ValueError, match=r"log\.cleaner\.dedupe\.buffer\.size: 20 bytes"):
-        folder.clean(map_bytes=20)
+        folder.clean(map_bytes=SLOT_BYTES * 5)
+    with pytest.raises(ValueError, match=r"log\.cleaner\.dedupe\.buffer\.size: 15 bytes"):
+        folder.clean(map_bytes=SLOT_BYTES - 1)
     assert cleaned_files(folder) == []
 
 

@@ -9,8 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.base.errors import BadValue
-from tidelog.log.key_map import make_table
-from tidelog.records.key_kernels import LIMIT, SPAN_END, SPAN_START, hash_of
+from tidelog.log.decided import DecidedTransactions
+from tidelog.log.key_map import MapPass, make_table
+from tidelog.records.batch import HEADER_SIZE
+from tidelog.records.clean_kernels import DROP, judge_records
+from tidelog.records.key_kernels import (
+    LIMIT,
+    OFFSETS_MAX,
+    SLOT_BYTES,
+    SPAN_END,
+    SPAN_START,
+    hash_of,
+)
+from tidelog.records.map_kernels import DONE, map_records
+from tidelog.records.reference import Record, encode_batch
 
 MASK = (1 << 64) - 1
 SECRET = bytes(range(16))
@@ -80,20 +92,43 @@ def test_the_compiled_hash_is_the_plain_one_with_fewer_rounds(key: bytes, secret
 
 
 def test_a_map_takes_what_it_is_given_and_no_more() -> None:
-    table = make_table(24 * 100, 0.9, (0, 1 << 40), SECRET)
-    assert table.words.nbytes == 24 * 100
+    table = make_table(SLOT_BYTES * 100, 0.9, (0, 1 << 40), SECRET)
+    assert table.words.nbytes == SLOT_BYTES * 100
     assert table.tally[LIMIT] == 90
     assert table.tally[SPAN_START] == table.tally[SPAN_END], "no bits for that many offsets"
 
 
 def test_a_map_is_no_larger_than_the_offsets_need() -> None:
     table = make_table(1 << 30, 0.9, (1000, 1010), SECRET)
-    assert table.words.nbytes == 24 * 13
+    assert table.words.nbytes == SLOT_BYTES * 13
     assert table.tally[LIMIT] == 12
     assert table.outdated.nbytes == 2
 
 
 def test_a_map_is_never_quite_full() -> None:
-    assert make_table(24 * 10, 1.0, (0, 100), SECRET).tally[LIMIT] == 9
-    with pytest.raises(BadValue, match="47 bytes hold no key"):
-        make_table(47, 0.9, (0, 100), SECRET)
+    assert make_table(SLOT_BYTES * 10, 1.0, (0, 100), SECRET).tally[LIMIT] == 9
+    with pytest.raises(BadValue, match="31 bytes hold no key"):
+        make_table(31, 0.9, (0, 100), SECRET)
+
+
+@pytest.mark.parametrize("first", [0, 7, 1 << 40])
+def test_a_map_tells_apart_the_first_and_the_last_of_its_offsets(first: int) -> None:
+    """S6: offsets take 32 bits there; a run ends before they could not be told apart."""
+    last = first + OFFSETS_MAX - 1
+    table = make_table(1 << 20, 0.9, (first, last + 1), SECRET)
+    passing = MapPass(table, DecidedTransactions([]), first, 1 << 60, 1 << 20)
+    assert passing.end == last + 1
+    record = encode_batch([Record(offset=0, timestamp=0, key=b"k", value=b"v")])[HEADER_SIZE:]
+    data = np.frombuffer(record, np.uint8)
+    verdicts = np.empty(1, np.uint8)
+    for offset in (first, last):
+        shape = np.array([offset, 0, 1], np.int64)
+        assert map_records(data, shape, first, table, passing.window) == DONE
+        kept = []
+        for asked in (first - 1, first, last - 1, last):
+            shape = np.array([asked, 0, 1], np.int64)
+            judge_records(data, shape, False, table, passing.window, verdicts)
+            kept.append(asked if verdicts[0] != DROP else None)
+        assert [asked for asked in kept if asked is not None] == [
+            asked for asked in (first - 1, first, last - 1, last) if asked >= offset
+        ]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.compaction import RETENTION_MS, Folder, Oracle, last_offsets, read_batches
 from tidelog.log import chunks, cleaning, key_map
+from tidelog.records.key_kernels import SLOT_BYTES
 from tidelog.world.sim.disk import SimDisk
 
 keys = st.sampled_from([b"a", b"b", b"c" * 9, b"", b"e" * 30])
@@ -69,7 +70,7 @@ def test_what_is_left_is_what_the_rules_say(
         patch.object(key_map, "_BITS_SHARE", bits_share),
     ):
         # Four keys a batch: the smallest map may not have room for one batch.
-        map_bytes = 24 * (slots + 5)
+        map_bytes = SLOT_BYTES * (slots + 5)
         segment_bytes = 10_000 if regroup else 1
         clean_up_to_the_end(folder, map_bytes, segment_bytes)
         assert folder.state() == state, "replayed to a map, the log says the same"

@@ -307,6 +307,7 @@ def test_topic_id_is_kept_in_partition_metadata() -> None:
     world.log_dir.create_log(OTHER, SETTINGS, TOPIC_ID)
     assert world.log_dir.topic_id(OTHER) == TOPIC_ID
     assert world.log_dir.topic_id(PARTITION) is None
+    world.log_dir.logs[OTHER].flush(NOW)
     world.lose_power()
     assert world.log_dir.topic_id(OTHER) == TOPIC_ID
     write(world.disk, "/data/payments-3/partition.metadata", b"rubbish")
@@ -424,8 +425,17 @@ def test_crash_while_a_replica_is_made_leaves_a_dir_that_opens(death: str) -> No
         assert log_dir.topic_id(OTHER) in (TOPIC_ID, None)
         number += 1
     assert number > 5
+    world.log_dir.logs[OTHER].flush(NOW)
     world.disk.machine_dies("all")
-    assert OTHER in open_dir(world.disk).logs, "a replica that was made is there"
+    assert OTHER in open_dir(world.disk).logs, "a replica that was flushed is there"
+
+
+@pytest.mark.parametrize("left", [b"", bytes(40)])
+def test_metadata_that_a_power_loss_has_emptied_counts_as_none(left: bytes) -> None:
+    world = Simulated(SETTINGS)
+    world.log_dir.create_log(OTHER, SETTINGS, TOPIC_ID)
+    write(world.disk, "/data/payments-3/partition.metadata", left)
+    assert world.log_dir.topic_id(OTHER) is None
 
 
 def test_strangers_in_the_dir_are_left_alone() -> None:

@@ -34,7 +34,7 @@ steps = st.lists(
 def opened(disk: SimDisk, *, in_child: bool) -> PartitionLog:
     log_dir = LogDir("/data", disk, disk.clock, SimWorkers(disk) if in_child else None)
     log_dir.open(IDENTITY, lambda _: SETTINGS)
-    return log_dir.logs[PARTITION]
+    return log_dir.logs.get(PARTITION) or log_dir.create_log(PARTITION, SETTINGS)
 
 
 @settings(

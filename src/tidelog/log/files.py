@@ -23,7 +23,7 @@ SWAP: Final = ".swap"
 REBUILT: Final = ".rebuilt"
 TEMPORARY: Final = ".tmp"
 
-BLOCKS_MAX: Final = 16_384
+BLOCKS_MAX: Final = 12_288
 
 
 def file_name(base_offset: int, kind: str) -> str:

@@ -7,7 +7,8 @@ The active segment's entries are in memory and are written behind the log in sma
 they can always be made again from it. Of a closed segment only every 128th key, the
 fences, stays in memory, and a lookup reads the one block between two fences. So a lookup
 costs the same in a small log and in a large one, and nothing is mapped or preallocated.
-Blocks that were read stay decoded in the shared `OpenFiles`, as many as it has room for.
+Blocks that were read stay decoded, as many as the shared `OpenFiles` has room for, and with
+them what the log was seen to hold at their entries (`OffsetIndex`).
 Zeros behind the last entry, as Kafka leaves them, are not entries.
 """
 
@@ -25,8 +26,10 @@ OFFSET_ENTRY: Final = Struct(">iI")
 TIME_ENTRY: Final = Struct(">qi")
 BLOCK_ENTRIES: Final = 128
 
+VALUE_BITS: Final = 32
+VALUE_MASK: Final = (1 << VALUE_BITS) - 1
+
 NOTHING: Final = (-1, -1)
-NO_FLOOR: Final = (-1, -1, -1)
 
 
 def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
@@ -46,7 +49,8 @@ def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
 
 
 class Block(NamedTuple):
-    """A stretch of an index, decoded."""
+    """A stretch of an index, decoded: its own entries and the first of the next block, so that
+    the entry behind a key is always at hand."""
 
     keys: "array[int]"
     values: "array[int]"
@@ -63,6 +67,7 @@ class SparseIndex:
         "_file",
         "_files",
         "_keys",
+        "_value_code",
         "_values",
         "_written",
     )
@@ -75,6 +80,7 @@ class SparseIndex:
         self._values = array("q")
         self._fences: array[int] | None = None
         self._blocks: dict[int, Block] = {}
+        self._value_code = "I"
         self._count = 0
         self._written = 0
 
@@ -157,44 +163,30 @@ class SparseIndex:
         key, value = self._entry.unpack(data)
         return key, value
 
-    def floor(self, key: int) -> tuple[int, int, int]:
-        """The last entry whose key is not above `key`, and the value of the entry behind it if
-        that is at hand, else -1. (-1, -1, -1) if all keys are above."""
-        keys, values = self._keys, self._values
-        if keys is None:
-            fences = self._fences or self._find_fences()
-            number = bisect_right(fences, key) - 1
-            if number < 0:
-                return NO_FLOOR
-            keys, values = self._blocks.get(number) or self._read_block(number)
+    def floor(self, key: int) -> tuple[int, int]:
+        """The last entry whose key is not above `key`, or (-1, -1)."""
+        keys, values = self.block(key + 1)
         found = bisect_right(keys, key)
-        if not found:
-            return NO_FLOOR
-        after = values[found] if found < len(values) else -1
-        return keys[found - 1], values[found - 1], after
+        return (keys[found - 1], values[found - 1] & VALUE_MASK) if found else NOTHING
 
     def ceiling(self, key: int) -> tuple[int, int]:
         """The first entry whose key is not below `key`, or (-1, -1)."""
-        keys, values = self._keys, self._values
-        if keys is None:
-            keys, values = self._block_above(key)
+        keys, values = self.block(key)
         found = bisect_left(keys, key)
-        return (keys[found], values[found]) if found < len(keys) else NOTHING
+        return (keys[found], values[found] & VALUE_MASK) if found < len(keys) else NOTHING
 
-    def _block_above(self, key: int) -> Block:
-        """The block in which the first key not below `key` is, if there is one."""
-        fences = self._fences or self._find_fences()
-        number = max(0, bisect_left(fences, key) - 1)
-        block = self._blocks.get(number) or self._read_block(number)
-        if number + 1 < len(fences) and block.keys[-1] < key:
-            return self._blocks.get(number + 1) or self._read_block(number + 1)
-        return block
+    def block(self, key: int) -> Block:
+        """Entries among which are the last below `key` and the first that is not."""
+        if self._keys is not None:
+            return Block(self._keys, self._values)
+        number = bisect_left(self._fences or self._find_fences(), key, 1) - 1
+        return self._blocks.get(number) or self._read_block(number)
 
     def _read_block(self, number: int) -> Block:
         first, size = number * BLOCK_ENTRIES, self._entry.size
-        count = max(0, min(BLOCK_ENTRIES, self._count - first))
+        count = max(0, min(BLOCK_ENTRIES + 1, self._count - first))
         data = self._file.get().pread(count * size, first * size)
-        keys, values = array(self._entry.format[1]), array("I")
+        keys, values = array(self._entry.format[1]), array(self._value_code)
         for key, value in self._entry.iter_unpack(data):
             keys.append(key)
             values.append(value)
@@ -223,3 +215,27 @@ class SparseIndex:
         self._fences = None
         self._blocks.clear()
         self._count = self._written = len(entries)
+
+
+class OffsetIndex(SparseIndex):
+    """In the blocks of a closed segment a value may have, above the position, the size of the
+    batch that was seen there, if every offset from behind the entry before is in it."""
+
+    __slots__ = ()
+
+    def __init__(self, files: OpenFiles, path: str) -> None:
+        super().__init__(files, path, OFFSET_ENTRY)
+        self._value_code = "Q"
+
+    def known(self, key: int) -> int:
+        """The value at the first entry that reaches a relative offset; 0 if it is not at hand. Only
+        one above `VALUE_MASK` tells where the batch is that holds the offset."""
+        fences = self._fences
+        if fences is None:
+            return 0
+        block = self._blocks.get(bisect_left(fences, key, 1) - 1)
+        if block is None:
+            return 0
+        keys, values = block
+        found = bisect_left(keys, key)
+        return values[found] if found < len(keys) else 0

@@ -16,6 +16,7 @@ from tidelog.records.batch import HEADER_SIZE, BatchHeader, read_header
 from tidelog.records.compression import decompress
 from tidelog.records.key_kernels import (
     LIMIT,
+    OFFSETS_MAX,
     SLOT_BYTES,
     USED,
     KeyTable,
@@ -55,11 +56,11 @@ def make_table(
             f"log.cleaner.dedupe.buffer.size: {map_bytes} bytes hold no key; "
             f"each takes {SLOT_BYTES} bytes"
         )
-    offsets = max(1, span[1] - span[0])
+    first, offsets = span[0], max(1, span[1] - span[0])
     if offsets // 8 > map_bytes // _BITS_SHARE:
         span = (0, 0)
     slots = min(most, int(_ROOMY * offsets) + 1)
-    return new_key_table(slots, min(limit, slots - 1), secret, span)
+    return new_key_table(slots, min(limit, slots - 1), secret, first, span)
 
 
 def records_of(header: BatchHeader, buffer: ByteArray, at: int, limit: int) -> ByteArray:
@@ -71,7 +72,8 @@ def records_of(header: BatchHeader, buffer: ByteArray, at: int, limit: int) -> B
 
 
 class MapPass:
-    """Puts the keys of [first dirty, upper) into a map, until it is full."""
+    """Puts the keys of [first dirty, upper) into a map that begins there, until it is full or the
+    offsets go too far for it."""
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class MapPass:
         upper: int,
         max_batch_bytes: int,
     ) -> None:
+        upper = min(upper, first_dirty + OFFSETS_MAX)
         self.table = table
         self.window: Window = new_window()
         self.stop: IntArray = np.zeros(STOP_FIELDS, np.int64)

@@ -85,6 +85,7 @@ class LogDir:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self._lock: Lock | None = None
+        self._is_open = False
         self._doomed: list[tuple[int, str]] = []
 
     # -- start and stop
@@ -100,14 +101,19 @@ class LogDir:
     def read_identity(self) -> dict[str, str]:
         """What meta.properties says of whose the dir is; nothing in a new one."""
         path = f"{self.path}/{META_PROPERTIES}"
-        if self.disk.stat(path) is None:
-            return {}
-        found = parse_meta_properties(path, read_whole(self.disk, path))
+        try:
+            if self.disk.stat(path) is None:
+                return {}
+            found = parse_meta_properties(path, read_whole(self.disk, path))
+        except OSError as error:
+            raise self.fail(error) from error
         return {OTHER_NAMES.get(name, name): value for name, value in found.items()}
 
     def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
         """Opens every log in the dir. `identity` is what meta.properties must say (broker.id,
         cluster.id); it is written if the dir is new."""
+        if self.failure is not None:
+            raise self.fail(self.failure)
         if self._lock is None:
             self.take()
         try:
@@ -121,6 +127,7 @@ class LogDir:
                 elif partition is not None:
                     self._open_log(partition, settings_of(partition))
             self._write(BOOT_ID, self.clock.boot_id().encode())
+            self._is_open = True
         except OSError as error:
             raise self.fail(error) from error
         except BadValue:
@@ -128,13 +135,15 @@ class LogDir:
             raise
 
     def close(self) -> None:
-        """A clean stop: everything durable, then the marker that says so. After a failure
-        there is no marker, but the dir is let go of all the same."""
+        """A clean stop: everything durable, then the marker that says so. After a failure, or
+        before all of it was opened, there is no marker, but the dir is let go of all the same."""
         try:
-            self._close_logs()
+            if self._is_open:
+                self._close_logs()
         except OSError as error:
             raise self.fail(error) from error
         finally:
+            self._is_open = False
             self.logs.clear()
             self._release_lock()
 
@@ -187,15 +196,21 @@ class LogDir:
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         path = f"{self.path}/{partition.folder}/{PARTITION_METADATA}"
-        if self.disk.stat(path) is None:
-            return None
-        return parse_partition_metadata(path, read_whole(self.disk, path))
+        try:
+            if self.disk.stat(path) is None:
+                return None
+            return parse_partition_metadata(path, read_whole(self.disk, path))
+        except OSError as error:
+            raise self.fail(error) from error
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Takes a replica out of the dir. Its folder is renamed, durably: a crash finds either
-        the whole log or one that is to be removed. The files go after their delay."""
+        the whole log or one that is to be removed. The files go after their delay; in a dir
+        that is offline they stay, and are found to belong to no topic when it is back."""
         log = self.logs.pop(partition)
         log.is_gone = True
+        if self.failure is not None:
+            raise self.fail(self.failure)
         now_ms = self.clock.now_ms()
         doomed = f"{self.path}/{_doomed_name(partition, f'{now_ms:x}-{len(self._doomed)}')}"
         try:

@@ -19,6 +19,9 @@ SNAPSHOT_EVERY_BYTES = 64 << 20
 
 Done = TypeVar("Done")
 
+Belongs = Callable[[TopicPartition, bytes | None], bool]
+"""Whether there is a topic, going by its id if that is known, that a log belongs to."""
+
 
 class Logs:
     def __init__(self, dirs: list[LogDir]) -> None:
@@ -28,14 +31,27 @@ class Logs:
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs if log_dir.failure is None]
 
-    def take(self) -> None:
-        """Keeps other processes out of the dirs. One that cannot be used is offline."""
+    def take(self) -> dict[str, str]:
+        """Keeps other processes out of the dirs; returns what they say of whose they are. One
+        that cannot be used is offline."""
         _in_each(self.dirs, LogDir.take)
+        identity: dict[str, str] = {}
+        for found in _in_each(self.online, LogDir.read_identity):
+            identity |= found
         self._refuse_none()
+        return identity
 
-    def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
-        """Opens every dir. One that cannot be read is offline; a wrong one is refused."""
+    def open(
+        self,
+        identity: Mapping[str, str],
+        settings_of: SettingsOf,
+        belongs: Belongs | None = None,
+    ) -> None:
+        """Opens every dir. One that cannot be read is offline; a wrong one is refused. Logs that
+        belong to no topic are removed."""
         _in_each(self.online, lambda log_dir: log_dir.open(identity, settings_of))
+        if belongs is not None:
+            _in_each(self.online, lambda log_dir: _remove_strangers(log_dir, belongs))
         self._refuse_none()
         self._refuse_twins()
 
@@ -56,13 +72,18 @@ class Logs:
         self, partition: TopicPartition, settings: LogSettings, topic_id: bytes | None = None
     ) -> PartitionLog:
         assert all(partition not in log_dir.logs for log_dir in self.dirs), f"{partition} is here"
-        if not self.online:
-            raise KafkaError(ErrorCode.kafka_storage_error, "all log dirs are offline")
-        emptiest = min(self.online, key=lambda log_dir: len(log_dir.logs))
-        return emptiest.create_log(partition, settings, topic_id)
+        while self.online:
+            emptiest = min(self.online, key=lambda log_dir: len(log_dir.logs))
+            for log in _in_each(
+                [emptiest], lambda log_dir: log_dir.create_log(partition, settings, topic_id)
+            ):
+                return log
+        raise KafkaError(ErrorCode.kafka_storage_error, "all log dirs are offline")
 
     def delete(self, partition: TopicPartition) -> None:
-        self.dir_of(partition).delete_log(partition)
+        """Takes a log out of its dir, and off the disk unless that has failed."""
+        homes = [log_dir for log_dir in self.dirs if partition in log_dir.logs]
+        _in_each(homes, lambda log_dir: log_dir.delete_log(partition))
 
     def dir_of(self, partition: TopicPartition) -> LogDir:
         log = self.get(partition)
@@ -114,6 +135,12 @@ def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
             if error.code != ErrorCode.kafka_storage_error:
                 raise
     return done
+
+
+def _remove_strangers(log_dir: LogDir, belongs: Belongs) -> None:
+    for partition in list(log_dir.logs):
+        if not belongs(partition, log_dir.topic_id(partition)):
+            log_dir.delete_log(partition)
 
 
 def _retain(log_dir: LogDir) -> int:

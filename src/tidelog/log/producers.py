@@ -7,8 +7,8 @@ the log, by leaders, followers and recovery alike, so that all of them come to t
 state (A3). A snapshot of it is taken whenever a segment is rolled.
 """
 
-from array import array
 from bisect import bisect_left, insort
+from struct import Struct
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -20,13 +20,17 @@ WINDOW: Final = 5
 NO_TRANSACTION: Final = -1
 FRESH: Final = -1
 SEQUENCE_MAX: Final = SEQUENCE_LIMIT - 1
-_FIELDS: Final = 3
-_LAST_SLOT: Final = (WINDOW - 1) * _FIELDS
+_BATCH: Final = Struct("=qqq")
+_SLOT: Final = _BATCH.size
+_RING: Final = WINDOW * _SLOT
+_LAST_SLOT: Final = _RING - _SLOT
+_NO_BATCHES: Final = _BATCH.pack(FRESH, FRESH, FRESH) * WINDOW
+_pack_batch: Final = _BATCH.pack_into
 
 
 class Producer:
     """One producer. Its last batches are in a ring of (last sequence, first offset, last
-    offset), flat in one array, because there may be many producers."""
+    offset), packed in one buffer, because there may be many producers."""
 
     __slots__ = (
         "_ring",
@@ -50,7 +54,7 @@ class Producer:
         self.next_sequence = 0
         self.last_offset = -1
         self._slot = 0
-        self._ring = array("q", [FRESH]) * (WINDOW * _FIELDS)
+        self._ring = bytearray(_NO_BATCHES)
 
     @property
     def last_sequence(self) -> int:
@@ -58,26 +62,27 @@ class Producer:
 
     @property
     def last_offset_delta(self) -> int:
-        return 0 if self.last_offset < 0 else self.last_offset - self._ring[self._slot - 2]
+        if self.last_offset < 0:
+            return 0
+        _, first_offset, last_offset = _BATCH.unpack_from(self._ring, (self._slot or _RING) - _SLOT)
+        return int(last_offset - first_offset)
 
     def remember(
         self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int
     ) -> None:
-        ring, slot = self._ring, self._slot
+        slot = self._slot
+        _pack_batch(self._ring, slot, last_sequence, first_offset, last_offset)
+        self._slot = slot + _SLOT if slot < _LAST_SLOT else 0
         self.last_timestamp = timestamp
-        ring[slot] = last_sequence
-        ring[slot + 1] = first_offset
-        ring[slot + 2] = self.last_offset = last_offset
-        self.next_sequence = last_sequence + 1 if last_sequence < SEQUENCE_MAX else 0
-        self._slot = slot + _FIELDS if slot < _LAST_SLOT else 0
+        self.last_offset = last_offset
+        self.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
 
     def find(self, first_sequence: int, last_sequence: int) -> int:
         """The first offset of the remembered batch with exactly these sequences, or FRESH."""
-        ring = self._ring
-        for at in range(0, len(ring), _FIELDS):
-            delta = ring[at + 2] - ring[at + 1]
-            if ring[at] == last_sequence == sequence_after(first_sequence, delta):
-                return ring[at + 1]
+        for last, first_offset, last_offset in _BATCH.iter_unpack(self._ring):
+            delta = last_offset - first_offset
+            if last == last_sequence == sequence_after(first_sequence, delta):
+                return int(first_offset)
         return FRESH
 
     def change_epoch(self, epoch: int) -> None:

@@ -42,14 +42,15 @@ INDEX_LOT: Final = 64
 
 class Segment(SegmentReader):
     __slots__ = (
+        "_index_above",
         "_index_lot",
+        "_indexed_position",
         "_indexed_timestamp",
         "first_timestamp",
         "max_timestamp_offset",
         "roll_bytes",
         "roll_ms",
         "settings",
-        "unindexed_bytes",
     )
 
     def __init__(
@@ -63,7 +64,7 @@ class Segment(SegmentReader):
         super().__init__(folder, base_offset, files, suffix)
         self.first_timestamp = NEVER_MS
         self.max_timestamp_offset = base_offset
-        self.unindexed_bytes = 0
+        self._indexed_position = 0
         self._indexed_timestamp: int = NO_TIMESTAMP
         self._index_lot = 1
         self.configure(settings)
@@ -71,6 +72,7 @@ class Segment(SegmentReader):
     def configure(self, settings: LogSettings) -> None:
         """Lets other settings count from the next batch on."""
         self.settings = settings
+        self._index_above = self._indexed_position + settings.index_interval_bytes
         self.roll_bytes = settings.segment_bytes
         self.roll_ms = settings.segment_ms - self._jitter_ms()
         if settings.cleanup_compact:
@@ -100,11 +102,10 @@ class Segment(SegmentReader):
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
-        if position == 0:
-            self.first_timestamp = timestamp if timestamp >= 0 else NEVER_MS
-        elif self.unindexed_bytes > self.settings.index_interval_bytes:
+        if position > self._index_above:
             self._index(last_offset, position)
-        self.unindexed_bytes += size
+        elif not position:
+            self.first_timestamp = timestamp if timestamp >= 0 else NEVER_MS
         self.size = position + size
         tail = self._tail_next
         if not tail:
@@ -116,7 +117,8 @@ class Segment(SegmentReader):
         self.offset_index.append(last_offset - self.base_offset, position)
         if self.max_timestamp > self._indexed_timestamp:
             self._index_time()
-        self.unindexed_bytes = 0
+        self._indexed_position = position
+        self._index_above = position + self.settings.index_interval_bytes
         if len(self._tail_next) > TAIL_BATCHES:
             self._cut_tail(TAIL_BATCHES // 2)
         self._index_lot -= 1
@@ -230,7 +232,8 @@ class Segment(SegmentReader):
 
     def _note_from(self, position: int, end: int) -> None:
         self.size = position
-        self.unindexed_bytes = 0
+        self._indexed_position = position
+        self._index_above = position + self.settings.index_interval_bytes
         self._index_lot = 1
         self.roll_bytes = self.settings.segment_bytes
         self.forget_tail(self.base_offset)

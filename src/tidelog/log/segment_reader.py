@@ -6,7 +6,7 @@ when it is used (`DamagedIndex`): the log makes it anew and asks again. In the a
 latest batches are known by heart, and a reader at the tail is answered without a system call.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final
 
@@ -14,7 +14,7 @@ from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import File
 from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, LazyFile, OpenFiles, file_name
-from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from tidelog.log.index import TIME_ENTRY, VALUE_BITS, VALUE_MASK, OffsetIndex, SparseIndex
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
 
@@ -55,7 +55,7 @@ class SegmentReader:
         self._tail_next: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_start = base_offset
-        self.offset_index = SparseIndex(files, self.path(OFFSET_INDEX), OFFSET_ENTRY)
+        self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX))
         self.time_index = SparseIndex(files, self.path(TIME_INDEX), TIME_ENTRY)
 
     def path(self, kind: str) -> str:
@@ -69,11 +69,14 @@ class SegmentReader:
         self._tail_positions.clear()
         self._tail_start = next_offset
 
-    def locate(self, offset: int, file: File | None = None) -> tuple[int, int]:
+    def locate(self, offset: int) -> tuple[int, int]:
         """Position and size of the first batch that reaches `offset` or lies behind it;
-        (size of the segment, 0) if there is none. Whoever has the segment's file open at hand
-        may give it."""
-        if self.file is not None and offset >= self._tail_start:
+        (size of the segment, 0) if there is none."""
+        if self.file is None:
+            value = self.offset_index.known(offset - self.base_offset)
+            if value > VALUE_MASK:
+                return value & VALUE_MASK, value >> VALUE_BITS
+        elif offset >= self._tail_start:
             found = bisect_right(self._tail_next, offset)
             positions = self._tail_positions
             if found >= len(positions):
@@ -81,26 +84,47 @@ class SegmentReader:
             position = positions[found]
             after = positions[found + 1] if found + 1 < len(positions) else self.size
             return position, after - position
+        return self._search(offset)
+
+    def _search(self, offset: int) -> tuple[int, int]:
+        """As `locate`, through the index and the headers of the log."""
+        relative = offset - self.base_offset
         try:
-            relative, position, after = self.offset_index.floor(offset - self.base_offset)
+            keys, values = self.offset_index.block(relative)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error
-        last = self.base_offset + relative if relative >= 0 else -1
-        if after - position > _SKIM_BYTES:
-            # Where batches are larger than the index interval, the next entry's is the one.
-            data = (file or self.open_file()).pread(_SKIM_SIZE, after)
-            if len(data) == _SKIM_SIZE:
-                base, length, delta, _ = _SKIM.unpack(data)
-                if last < base <= offset <= base + delta:
-                    return after, LENGTH_OVERHEAD + length
-        return self._walk(max(0, position), offset, NO_TIMESTAMP, last)
+        found = bisect_left(keys, relative)
+        last, position = -1, 0
+        if found:
+            last, position = keys[found - 1], values[found - 1] & VALUE_MASK
+        if found < len(keys):
+            after = values[found] & VALUE_MASK
+            if after - position > _SKIM_BYTES:
+                # Where batches are larger than the index interval, the entry's own is the one.
+                first, size = self._span_at(after, keys[found])
+                if first <= relative:
+                    if found and first == last + 1 and self.file is None:
+                        values[found] = after | size << VALUE_BITS
+                    return after, size
+        return self._walk(position, offset, NO_TIMESTAMP, self.base_offset + last if found else -1)
+
+    def _span_at(self, position: int, last: int) -> tuple[int, int]:
+        """Relative first offset and size of the batch at an index entry, which must end as the
+        entry says."""
+        data = self.open_file().pread(_SKIM_SIZE, position)
+        if len(data) == _SKIM_SIZE:
+            base, length, delta, _ = _SKIM.unpack(data)
+            first, size = base - self.base_offset, LENGTH_OVERHEAD + length
+            if first + delta == last and HEADER_SIZE <= size <= self.size - position:
+                return first, size
+        raise DamagedIndex(self, f"no batch ends at {self.base_offset + last} there")
 
     def find_timestamp(self, timestamp: int) -> tuple[int, int]:
         """Position and size of the first batch whose largest timestamp is at least this."""
         relative = self._offset_reaching(timestamp)
         before = RELATIVE_OFFSET_MAX if relative < 0 else relative - 1
         try:
-            relative, position, _ = self.offset_index.floor(before)
+            relative, position = self.offset_index.floor(before)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error
         last = self.base_offset + relative if relative >= 0 else -1
@@ -145,7 +169,7 @@ class SegmentReader:
         """The relative offset in the first time entry at or above a timestamp, or -1. That entry
         and the one before it must be right, or something in between would be missed."""
         try:
-            before = self.time_index.floor(timestamp - 1)[:2]
+            before = self.time_index.floor(timestamp - 1)
             found = self.time_index.ceiling(timestamp)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error

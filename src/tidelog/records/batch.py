@@ -21,7 +21,7 @@ what a leader's answer or a file must pass. Both return the unpacked header as a
 tuple: this is the hot path. Everywhere else, `read_header` gives it names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -56,6 +56,7 @@ _ATTRIBUTES: Final = Struct(">h")
 type_of_timestamp: Final = ("CreateTime", "LogAppendTime")
 
 RawHeader = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+unpack_header: Final[Callable[[Buffer], RawHeader]] = HEADER.unpack_from
 
 
 class BatchHeader(NamedTuple):
@@ -204,11 +205,14 @@ def check_produced(data: Buffer, max_bytes: int) -> RawHeader:
         _check_attributes(attributes)
     if max_timestamp < base_timestamp or base_timestamp < -1:
         _check_timestamps(attributes, base_timestamp, max_timestamp)
-    if producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0):
-        raise _invalid(
-            f"producer {producer_id} with epoch {producer_epoch} and sequence {base_sequence}"
-        )
+    check_producer(producer_id, producer_epoch, base_sequence)
     return raw
+
+
+def check_producer(producer_id: int, epoch: int, sequence: int) -> None:
+    """Who has a producer id has an epoch and numbers his batches."""
+    if producer_id >= 0 and (sequence < 0 or epoch < 0):
+        raise _invalid(f"producer {producer_id} with epoch {epoch} and sequence {sequence}")
 
 
 def _check_attributes(attributes: int) -> None:

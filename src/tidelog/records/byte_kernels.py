@@ -19,16 +19,22 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, position: 
     return cgutils.pointer_add(builder, data, position)
 
 
-@intrinsic
-def load_word(_context: Any, buffer: Any, _position: Any) -> Any:
-    """Eight bytes as a little-endian number, wherever they start."""
+def _loader(bits: int) -> Any:
+    def load(_context: Any, buffer: Any, _position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = _address(context, builder, signature.args[0], *arguments)
+            word = ir.IntType(bits)
+            value = builder.load(builder.bitcast(pointer, word.as_pointer()), align=1, typ=word)
+            return value if bits == 64 else builder.zext(value, ir.IntType(64))
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], *arguments)
-        word = ir.IntType(64)
-        return builder.load(builder.bitcast(pointer, word.as_pointer()), align=1, typ=word)
+        return types.uint64(buffer, types.int64), generate
 
-    return types.uint64(buffer, types.int64), generate
+    return intrinsic(load)
+
+
+# Eight or four bytes as a little-endian number, wherever they start.
+load_word = _loader(64)
+load_half_word = _loader(32)
 
 
 @intrinsic

@@ -187,33 +187,34 @@ def judge_records(
 def _copy_kept(
     buffer: Any, start: int, end: int, verdicts: Any, first: int, shift: Any, target: Any
 ) -> Any:
-    """Copies the records whose verdict is not to drop them, adding the first number of `shift` to
-    their timestamp deltas. Returns where the copy ends and the largest timestamp, counted from
-    the second number of `shift`."""
+    """Copies the records that are not to be dropped, neighbours together as a `run`, adding the
+    first number of `shift` to their timestamp deltas. Returns where the copy ends and the largest
+    timestamp, counted from the second number of `shift`."""
     data, at = target
     change, base_timestamp = shift
     latest = _NO_TIMESTAMP
-    position = start
+    position = run = start
     index = first
     while position < end:
         size, body = read_varint(buffer, position, end)
         body_end = body + size
-        if verdicts[index] != DROP:
+        if verdicts[index] == DROP:
+            copy_bytes(data, at, buffer, run, position - run)
+            at, run = at + position - run, body_end
+        else:
             delta, rest = read_varlong(buffer, body + 1, body_end)
             latest = max(latest, base_timestamp + delta)
-            if change == 0:
-                copy_bytes(data, at, buffer, position, body_end - position)
-                at += body_end - position
-            else:
+            if change != 0:
                 delta += change
                 at = write_varint(data, at, 1 + varint_size(delta) + body_end - rest)
                 data[at] = buffer[body]
                 at = write_varint(data, at + 1, delta)
                 copy_bytes(data, at, buffer, rest, body_end - rest)
-                at += body_end - rest
+                at, run = at + body_end - rest, body_end
         position = body_end
         index += 1
-    return at, latest
+    copy_bytes(data, at, buffer, run, position - run)
+    return at + position - run, latest
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, BYTES, types.int64, types.int64, BYTES_OUT))

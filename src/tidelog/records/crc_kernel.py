@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-from tidelog.records.byte_kernels import load_word
+from tidelog.records.byte_kernels import load_half_word, load_word
 from tidelog.records.kernels import BYTES, helper, intrinsic, kernel
 
 _POLYNOMIAL: Final = 0x82F63B78
@@ -35,6 +35,11 @@ def instruction() -> str | None:
 
 
 INSTRUCTION: Final = instruction()
+_ON_ARM: Final = INSTRUCTION == "llvm.aarch64.crc32cx"
+_NARROW: Final = {
+    32: "llvm.aarch64.crc32cw" if _ON_ARM else "llvm.x86.sse42.crc32.32.32",
+    8: "llvm.aarch64.crc32cb" if _ON_ARM else "llvm.x86.sse42.crc32.32.8",
+}
 
 
 def _tables() -> Any:
@@ -82,6 +87,43 @@ def _crc_of_word(_context: Any, _crc: Any, _word: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
+def _narrow_step(bits: int) -> Any:
+    """Takes in the low bits of a word: 32 or 8 of them."""
+
+    def step(_context: Any, _crc: Any, _word: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            crc, word = arguments
+            wide, narrow = ir.IntType(64), ir.IntType(32)
+            taken = narrow if _ON_ARM else ir.IntType(bits)
+            shape = ir.FunctionType(narrow, [narrow, taken])
+            name = _NARROW[bits]
+            step = cgutils.get_or_insert_function(builder.module, shape, name)
+            crc, word = builder.trunc(crc, narrow), builder.trunc(word, taken)
+            return builder.zext(builder.call(step, [crc, word]), wide)
+
+        return types.uint64(types.uint64, types.uint64), generate
+
+    return intrinsic(step)
+
+
+@helper
+def _crc_of_bytes_by_tables(crc: Any, word: Any, count: int) -> Any:
+    for _ in range(count):
+        crc = crc >> np.uint64(8) ^ _TABLES[0, (crc ^ word) & np.uint64(255)]
+        word >>= np.uint64(8)
+    return crc
+
+
+@helper
+def _four_by_tables(crc: Any, word: Any) -> Any:
+    return _crc_of_bytes_by_tables(crc, word, 4)
+
+
+@helper
+def _one_by_tables(crc: Any, word: Any) -> Any:
+    return _crc_of_bytes_by_tables(crc, word, 1)
+
+
 @helper
 def _crc_of_word_by_tables(crc: Any, word: Any) -> Any:
     word ^= crc
@@ -93,6 +135,8 @@ def _crc_of_word_by_tables(crc: Any, word: Any) -> Any:
 
 
 word_step: Final = _crc_of_word_by_tables if INSTRUCTION is None else _crc_of_word
+_four_step: Final = _four_by_tables if INSTRUCTION is None else _narrow_step(32)
+_byte_step: Final = _one_by_tables if INSTRUCTION is None else _narrow_step(8)
 
 
 @helper
@@ -121,11 +165,19 @@ def crc32c(buffer: Any, start: int, end: int) -> Any:
     while position + 3 * _STRETCH <= end:
         crc = _crc_of_stretches(crc, buffer, position)
         position += 3 * _STRETCH
+    while position + 32 <= end:
+        crc = word_step(crc, load_word(buffer, position))
+        crc = word_step(crc, load_word(buffer, position + 8))
+        crc = word_step(crc, load_word(buffer, position + 16))
+        crc = word_step(crc, load_word(buffer, position + 24))
+        position += 32
     while position + 8 <= end:
         crc = word_step(crc, load_word(buffer, position))
         position += 8
+    if position + 4 <= end:
+        crc = _four_step(crc, load_half_word(buffer, position))
+        position += 4
     while position < end:
-        byte = np.uint64(buffer[position])
-        crc = crc >> np.uint64(8) ^ _TABLES[0, (crc ^ byte) & np.uint64(255)]
+        crc = _byte_step(crc, np.uint64(buffer[position]))
         position += 1
     return np.uint32(crc ^ _ALL)

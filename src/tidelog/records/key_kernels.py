@@ -2,10 +2,11 @@
 
 Clients choose the keys, and two keys with one hash would cost one of them its data; so the
 hash is SipHash-1-3 with 128 bits of result under a secret that nobody outside the process
-knows. The map is one array, three words a slot: the hash, then the offset plus one, 0
-where the slot is free. Slots are probed one after another. Whenever a record takes the
-place of an older one of the same key, the older one is marked in a bitmap, if there is one
-for its offset: that spares the second pass the lookup.
+knows. The map is one array, two words a slot, so that none lies in two cache lines: 96 bits of
+the hash, and 32 for the offset, counted from 1 at the first of the map, 0 where the slot is
+free. The other 32 bits say where the key's slot is; from there slots are probed one after
+another. Whenever a record takes the place of an older one of the same key, the older one is
+marked in a bitmap, if there is one for its offset: that spares the second pass the lookup.
 
 A lookup in a large map waits for memory. So records go through a `Window`: `add_to_window`
 hashes the key and asks for the slot's cache line, and only when the window is full are its
@@ -21,21 +22,26 @@ from tidelog.records.byte_kernels import load_word
 from tidelog.records.kernels import BYTES, helper, kernel
 from tidelog.records.memory_kernels import inlined, prefetch
 
-SLOT_WORDS: Final = 3
+SLOT_WORDS: Final = 2
 SLOT_BYTES: Final = 8 * SLOT_WORDS
 WINDOW: Final = 128
+OFFSETS_MAX: Final = (1 << 32) - 1
+"""How many offsets, from the first one on, a map can tell apart."""
 
-# What `tally` holds: how many slots are used, how many may be, and the offsets with a bit.
+# What `tally` holds: how many slots are used, how many may be, the first offset of the map, and
+# the offsets with a bit.
 USED: Final = 0
 LIMIT: Final = 1
-SPAN_START: Final = 2
-SPAN_END: Final = 3
+FIRST: Final = 2
+SPAN_START: Final = 3
+SPAN_END: Final = 4
 
 UINT64S: Final = types.Array(types.uint64, 1, "C", readonly=True)
 UINT64S_OUT: Final = types.Array(types.uint64, 1, "C")
 
 _FREE: Final = np.uint64(0)
 _HALF: Final = np.uint64(32)
+_LOW: Final = np.uint64(0xFFFFFFFF)
 _START: Final = tuple(
     np.uint64(word)
     for word in (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
@@ -65,11 +71,14 @@ class Window(NamedTuple):
     count: Any
 
 
-def new_key_table(slots: int, limit: int, secret: bytes, span: tuple[int, int]) -> KeyTable:
+def new_key_table(
+    slots: int, limit: int, secret: bytes, first: int, span: tuple[int, int]
+) -> KeyTable:
+    """An empty map for offsets from `first` on, with a bit for each of those in `span`."""
     start, end = span
     words = np.zeros(slots * SLOT_WORDS, np.uint64)
     outdated = np.zeros((end - start + 7) // 8, np.uint8)
-    tally = np.array([0, limit, start, end], np.int64)
+    tally = np.array([0, limit, first, start, end], np.int64)
     return KeyTable(words, np.frombuffer(secret, "<u8", 2), tally, outdated)
 
 
@@ -79,7 +88,7 @@ def new_window() -> Window:
     return Window(hashes, slots, offsets, ordinals, count)
 
 
-KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16), (0, 0)))
+KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16), 0, (0, 0)))
 WINDOW_TYPE: Final = typeof(new_window())
 
 
@@ -141,7 +150,6 @@ def add_to_window(
     slots = np.uint64(len(table.words) // SLOT_WORDS)
     slot = int(((first >> _HALF) * slots) >> _HALF)
     prefetch(table.words, slot * SLOT_BYTES)
-    prefetch(table.words, slot * SLOT_BYTES + SLOT_BYTES - 1)
     place = window.count[0]
     window.hashes[2 * place] = first
     window.hashes[2 * place + 1] = second
@@ -155,7 +163,8 @@ def add_to_window(
 def find_slot(words: Any, slot: int, first: Any, second: Any) -> int:
     """The word at which the slot of a key begins: its own, or the free one where it belongs."""
     at = slot * SLOT_WORDS
-    while words[at + 2] != _FREE and (words[at] != first or words[at + 1] != second):
+    tag = first & _LOW
+    while words[at + 1] & _LOW != _FREE and (words[at] != second or words[at + 1] >> _HALF != tag):
         at += SLOT_WORDS
         if at == len(words):
             at = 0
@@ -177,19 +186,20 @@ def _mark(table: Any, offset: int) -> None:
 @helper
 def put_window(table: Any, window: Any) -> None:
     """Puts the records of the window into the map, which must have room for them. They come in
-    the order of their offsets."""
+    the order of their offsets, none below the map's first, nor `OFFSETS_MAX` above it."""
     words = table.words
     for place in range(window.count[0]):
         first = window.hashes[2 * place]
         second = window.hashes[2 * place + 1]
         at = find_slot(words, window.slots[place], first, second)
-        if words[at + 2] == _FREE:
-            words[at] = first
-            words[at + 1] = second
-            table.tally[USED] += 1
+        before = int(words[at + 1] & _LOW)
+        if before:
+            _mark(table, before - 1 + table.tally[FIRST])
         else:
-            _mark(table, int(words[at + 2]) - 1)
-        words[at + 2] = np.uint64(window.offsets[place] + 1)
+            words[at] = second
+            table.tally[USED] += 1
+        number = np.uint64(window.offsets[place] - table.tally[FIRST] + 1)
+        words[at + 1] = first << _HALF | number
     window.count[0] = 0
 
 
@@ -209,7 +219,8 @@ def drop_outdated(table: Any, window: Any, verdicts: Any, dropped: int) -> None:
         first = window.hashes[2 * place]
         second = window.hashes[2 * place + 1]
         at = find_slot(words, window.slots[place], first, second)
-        if words[at + 2] > np.uint64(window.offsets[place] + 1):
+        number = int(words[at + 1] & _LOW)
+        if number and number - 1 + table.tally[FIRST] > window.offsets[place]:
             verdicts[window.ordinals[place]] = dropped
     window.count[0] = 0
 

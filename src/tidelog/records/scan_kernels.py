@@ -88,27 +88,29 @@ def scan_batches(buffer: Any, indexer: Any, picker: Any, epochs: Any, stop: Any)
     """Checks batches from `stop[AT]` on until one is not good or there is no more room for what
     is collected."""
     end = len(buffer)
+    position, next_offset, vouched = stop[AT], stop[NEXT_OFFSET], stop[VOUCHED]
+    base = indexer.state[BASE]
     stop[REASON] = DONE
-    while stop[AT] < end:
+    while position < end:
         is_roomy = has_room(indexer) and picker_has_room(picker)
         if not is_roomy or epochs.count[0] == len(epochs.pairs):
             stop[REASON] = OUTPUT_FULL
             return
-        position = stop[AT]
-        size = check_batch(buffer, position, end, stop[NEXT_OFFSET], stop[VOUCHED])
+        size = check_batch(buffer, position, end, next_offset, vouched)
         if size <= 0:
             size = _forgive(buffer, position, end, size, stop)
-        base_offset = load_int64(buffer, position) if size > 0 else 0
-        last_offset = base_offset + load_int32(buffer, position + LAST_DELTA_AT) if size > 0 else 0
-        if size > 0 and last_offset - indexer.state[BASE] > OFFSET_SPAN:
-            size = BAD_OFFSET
-        if size <= 0:
-            stop[REASON] = size
+            if size <= 0:
+                stop[REASON] = size
+                return
+        base_offset = load_int64(buffer, position)
+        last_offset = base_offset + load_int32(buffer, position + LAST_DELTA_AT)
+        if last_offset - base > OFFSET_SPAN:
+            stop[REASON] = BAD_OFFSET
             return
         pick_batch(picker, buffer, position, min(end, position + size), indexer.state[POSITION])
         _note_epoch(epochs, load_int32(buffer, position + LEADER_EPOCH_AT), base_offset)
         latest = load_int64(buffer, position + MAX_TIMESTAMP_AT)
         note_batch(indexer, last_offset, latest, size)
         stop[BATCHES] += 1
-        stop[NEXT_OFFSET] = last_offset + 1
-        stop[AT] = position + size
+        next_offset = stop[NEXT_OFFSET] = last_offset + 1
+        position = stop[AT] = position + size
