@@ -425,6 +425,7 @@ def test_crash_while_a_replica_is_made_leaves_a_dir_that_opens(death: str) -> No
         assert log_dir.topic_id(OTHER) in (TOPIC_ID, None)
         number += 1
     assert number > 5
+    world.disk.crash_at(None)
     world.log_dir.logs[OTHER].flush(NOW)
     world.disk.machine_dies("all")
     assert OTHER in open_dir(world.disk).logs, "a replica that was flushed is there"

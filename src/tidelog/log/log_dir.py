@@ -197,11 +197,11 @@ class LogDir:
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         path = f"{self.path}/{partition.folder}/{PARTITION_METADATA}"
         try:
-            if self.disk.stat(path) is None:
-                return None
-            return parse_partition_metadata(path, read_whole(self.disk, path))
+            data = read_whole(self.disk, path) if self.disk.stat(path) is not None else b""
         except OSError as error:
             raise self.fail(error) from error
+        # A replica that was not flushed yet may have lost what is in this file.
+        return parse_partition_metadata(path, data) if data.strip(b"\0") else None
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Takes a replica out of the dir. Its folder is renamed, durably: a crash finds either
