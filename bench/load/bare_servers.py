@@ -1,0 +1,103 @@
+"""The least that a server in Python can do for bulk data, to measure brokers by.
+
+`python -m bench.load.bare_servers produce FILE` receives requests into one buffer, checks the
+CRC-32C of their batch, writes it with `pwrite` and answers; `... fetch FILE` answers fetches with
+`sendfile` from a file that it fills with batches first. Both print their port and serve one
+connection after the other until they are killed. They understand only the frames made here.
+"""
+
+import os
+import socket
+import sys
+
+from crc32c import crc32c
+
+from bench.load.fields import EMPTY_ARRAY, NO_TAGS, int16, int32, int64, varint
+from bench.load.frames import FETCH, PRODUCE, Topic, batch, fetch, produce
+from bench.load.target import CLIENTS
+from tidelog.records.batch import read_header, stamp
+
+TOPIC = Topic(name="bare", topic_id=bytes(range(16)))
+FETCH_BYTES = 1 << 20
+FETCHED_BATCH = 65_536
+FETCHED_FILE = 600_000_000
+_ENDING = NO_TAGS * 3
+_BATCH_CRC = 17
+_CRC_FROM = 21
+
+
+def produced(record_bytes: int, batch_bytes: int) -> bytes:
+    version = CLIENTS["java"][PRODUCE]
+    return produce(TOPIC, [(0, batch(record_bytes, batch_bytes))], version).data
+
+
+def serve_produce(connection: socket.socket, descriptor: int) -> None:
+    template = produced(1000, 1_000_000)
+    start = template.index(TOPIC.topic_id) + 16 + 1 + 4 + len(varint(len(template)))
+    end = len(template) - len(_ENDING)
+    one = NO_TAGS + varint(2) + TOPIC.topic_id + varint(2) + int32(0) + int16(0) + int64(0)
+    body = one + int64(-1) + int64(0) + EMPTY_ARRAY + b"\0" + NO_TAGS * 2 + int32(0) + NO_TAGS
+    answer = bytearray(int32(len(body) + 4) + int32(0) + body)
+    buffer = memoryview(bytearray(len(template)))
+    filled = position = 0
+    while size := connection.recv_into(buffer[filled:]):
+        filled += size
+        if filled < len(template):
+            continue
+        filled = 0
+        stored = int.from_bytes(buffer[start + _BATCH_CRC : start + _CRC_FROM])
+        assert crc32c(buffer[start + _CRC_FROM : end]) == stored, "the CRC does not match"
+        position += os.pwrite(descriptor, buffer[start:end], position)
+        answer[4:8] = buffer[8:12]
+        connection.sendall(answer)
+
+
+def fill(descriptor: int) -> tuple[int, int]:
+    """Bytes and records of each of the batches that the file consists of."""
+    data = bytearray(batch(100, FETCHED_BATCH))
+    records = read_header(data).record_count
+    for number in range(FETCHED_FILE // len(data)):
+        stamp(data, number * records, 0)
+        os.pwrite(descriptor, data, number * len(data))
+    return len(data), records
+
+
+def serve_fetch(connection: socket.socket, descriptor: int, shape: tuple[int, int]) -> None:
+    batch_bytes, batch_records = shape
+    end = FETCHED_FILE // batch_bytes * batch_bytes
+    frame = fetch(TOPIC, 1, FETCH_BYTES, CLIENTS["java"][FETCH])
+    offset_at, request_bytes = frame.offset_at, len(frame.data)
+    last = int64(end // batch_bytes * batch_records)
+    one = NO_TAGS + int32(0) + int16(0) + int32(0) + varint(2) + TOPIC.topic_id + varint(2)
+    one += int32(0) + int16(0) + last + last + int64(0) + b"\0" + int32(-1)
+    buffer = bytearray(request_bytes)
+    while connection.recv_into(buffer):
+        position = int.from_bytes(buffer[offset_at : offset_at + 8]) // batch_records * batch_bytes
+        size = min(FETCH_BYTES, end - position)
+        body = one + varint(size + 1)
+        length = int32(4 + len(body) + size + len(_ENDING))
+        connection.send(length + buffer[8:12] + body, socket.MSG_MORE)
+        upto = position + size
+        while position < upto:
+            position += os.sendfile(connection.fileno(), descriptor, position, upto - position)
+        connection.send(_ENDING)
+
+
+def main(kind: str, path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    shape = fill(descriptor) if kind == "fetch" else (0, 0)
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if kind == "fetch":
+                serve_fetch(connection, descriptor, shape)
+            else:
+                serve_produce(connection, descriptor)
+                os.ftruncate(descriptor, 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

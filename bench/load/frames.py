@@ -1,0 +1,111 @@
+"""Whole Produce and Fetch requests, encoded once, and where in them and their answers to look.
+
+A frame knows where the error codes of its answer are, and a fetch where its offsets are, so that
+the generator need not know the protocol. Produce 9 to 13 and Fetch 12 to 18 are written: what
+clients of the last years negotiate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import time
+
+from bench.load.fields import (
+    EMPTY_ARRAY,
+    NO_TAGS,
+    NULL,
+    array,
+    compact,
+    int16,
+    int32,
+    int64,
+    varint,
+)
+from tidelog.records.reference import Record, encode_batch
+
+PRODUCE, FETCH = 0, 1
+ACKS_LEADER = 1
+_TIMEOUT_MS = 30_000
+_FIRST_WITH_IDS = {PRODUCE: 13, FETCH: 13}
+_FIRST_WITHOUT_REPLICA = 15
+_PRODUCED_PARTITION = 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1
+_FETCHED_PARTITION = 4 + 4 + 8 + 4 + 8 + 4 + 1
+_NO_SESSION = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    name: str
+    topic_id: bytes
+
+    def key(self, api: int, version: int) -> bytes:
+        return self.topic_id if has_ids(api, version) else compact(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    data: bytes
+    error_at: int = 0
+    error_stride: int = 0
+    error_count: int = 0
+    offset_at: int = 0
+    offset_stride: int = 0
+    topic_ids: bool = True
+
+
+def has_ids(api: int, version: int) -> bool:
+    return version >= _FIRST_WITH_IDS[api]
+
+
+def batch(record_bytes: int, batch_bytes: int = 0) -> bytes:
+    """Records of so many bytes each, as many as go into `batch_bytes`, at least one."""
+    now_ms = int(time() * 1000)
+    value = bytes(97 + n * 7 % 26 for n in range(record_bytes))
+    one = encode_batch([Record(offset=0, timestamp=now_ms, value=value)])
+    two = encode_batch([Record(offset=n, timestamp=now_ms, value=value) for n in range(2)])
+    # The offsets inside a batch take a byte more from 64 and from 8,192 on.
+    each = len(two) - len(one) + 2
+    count = max(1, (batch_bytes - len(one)) // each + 1)
+    return bytes(
+        encode_batch([Record(offset=n, timestamp=now_ms, value=value) for n in range(count)])
+    )
+
+
+def request(api: int, version: int, body: bytes) -> bytes:
+    """With a header of version 2, as all flexible requests have it, and its length."""
+    header = int16(api) + int16(version) + int32(0) + int16(4) + b"load" + NO_TAGS
+    return int32(len(header) + len(body)) + header + body
+
+
+def produce(topic: Topic, batches: Sequence[tuple[int, bytes]], version: int) -> Frame:
+    """One batch for each of some partitions, acknowledged by the leader."""
+    key = topic.key(PRODUCE, version)
+    items = [int32(partition) + compact(data) + NO_TAGS for partition, data in batches]
+    body = NULL + int16(ACKS_LEADER) + int32(_TIMEOUT_MS)
+    body += array([key + array(items) + NO_TAGS]) + NO_TAGS
+    first_partition = 4 + len(NO_TAGS) + 1 + len(key) + len(varint(len(batches) + 1))
+    return Frame(
+        data=request(PRODUCE, version, body),
+        error_at=first_partition + 4,
+        error_stride=_PRODUCED_PARTITION,
+        error_count=len(batches),
+    )
+
+
+def fetch(topic: Topic, partitions: int, partition_bytes: int, version: int) -> Frame:
+    """From the start of the first so many partitions, without a fetch session."""
+    key = topic.key(FETCH, version)
+    start = int32(-1) if version < _FIRST_WITHOUT_REPLICA else b""
+    start += int32(500) + int32(1) + int32(50 << 20) + b"\0" + int32(0) + int32(_NO_SESSION)
+    items = [
+        int32(n) + int32(-1) + int64(0) + int32(-1) + int64(-1) + int32(partition_bytes) + NO_TAGS
+        for n in range(partitions)
+    ]
+    before = start + varint(2) + key + varint(partitions + 1)
+    body = before + b"".join(items) + NO_TAGS + EMPTY_ARRAY + compact("") + NO_TAGS
+    whole = request(FETCH, version, body)
+    return Frame(
+        data=whole,
+        offset_at=len(whole) - len(body) + len(before) + 8,
+        offset_stride=_FETCHED_PARTITION,
+        topic_ids=has_ids(FETCH, version),
+    )

@@ -1,0 +1,63 @@
+"""What a process and its children have used: CPU seconds of all threads, and memory.
+
+Read from /proc, so Linux only.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT, _USER, _SYSTEM = 1, 11, 12
+"""Fields of `stat`, counted from the state that follows the name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    now_mb: float
+    most_mb: float
+
+
+def family(pid: int) -> list[int]:
+    """The process and what descends from it."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        fields = _stat(int(path.name))
+        if fields:
+            parents[int(path.name)] = int(fields[_PARENT])
+    found = [pid]
+    for member in found:
+        found += [child for child, parent in parents.items() if parent == member]
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    ticks = 0
+    for member in family(pid):
+        fields = _stat(member)
+        if fields:
+            ticks += int(fields[_USER]) + int(fields[_SYSTEM])
+    return ticks / _TICKS
+
+
+def memory(pid: int) -> Memory:
+    """Resident, and the most it ever was; children's in the sum."""
+    now = most = 0
+    for member in family(pid):
+        lines = _read(member, "status").splitlines()
+        values = dict(line.split(":", 1) for line in lines if ":" in line)
+        now += int(values.get("VmRSS", "0 kB").split()[0])
+        most += int(values.get("VmHWM", "0 kB").split()[0])
+    return Memory(now_mb=now / 1024, most_mb=most / 1024)
+
+
+def _stat(pid: int) -> list[str]:
+    """Empty when it has ended meanwhile."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
