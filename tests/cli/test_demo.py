@@ -2,20 +2,24 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tidelog.cli.demo import workplace
+from tidelog.cli.demo_clients import CLIENTS
+from tidelog.cli.demo_node import Node
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN
 from tidelog.log.dump import DumpOptions, Problem, dump
 from tidelog.world.real.disk import RealDisk
 
 COMMAND = [sys.executable, "-m", "tidelog.cli.main", "demo"]
-STEPS = 10
+STEPS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +65,46 @@ def test_demo_without_a_terminal_is_plain_text_of_80_columns(shown: Shown) -> No
     assert too_wide == []
 
 
-def test_demo_finds_everything_a_killed_writer_had_acknowledged(shown: Shown) -> None:
+def test_demo_finds_everything_a_killed_node_had_acknowledged(shown: Shown) -> None:
     """S9."""
-    acknowledged, found, flushed = (
-        int(cell.replace(",", "")) for cell in shown.cells("acknowledged")[:3]
+    before, after, found, twice = (
+        int(cell.replace(",", "")) for cell in shown.cells("acknowledged before")[:4]
     )
-    assert found >= acknowledged > 0
-    assert flushed <= found
+    assert before > 0
+    assert after > 0, "the producer went on after the new start"
+    assert found == before + after
+    assert twice == 0
+
+
+def test_demo_lets_every_installed_client_in_and_names_the_others(shown: Shown) -> None:
+    """R1."""
+    there = {client.name for client in CLIENTS if client.version() is not None}
+    assert {"confluent-kafka", "aiokafka", "kafka-python"} <= there
+    missing = re.search(r"Not installed, so not shown: ([^.]+)\.", " ".join(shown.text.split()))
+    assert set(missing[1].split(", ") if missing else []) == {c.name for c in CLIENTS} - there
+    for client in CLIENTS:
+        if client.name in there:
+            row = next(line for line in shown.text.splitlines() if f"  {client.name} " in line)
+            assert row.split()[:4] == [client.name, client.version(), "1,000", client.codec]
+
+
+def test_demo_stores_a_batch_once_whose_first_answer_was_lost(shown: Shown) -> None:
+    """A3."""
+    answers = re.findall(r"of producer (\d+) +(\d+ to \d+) +offset (\d+) +(\w+)", shown.text)
+    assert [how for *_, how in answers] == ["was", "reached"]
+    assert len({batch[:3] for batch in answers}) == 1, "the same batch had the same answer"
+
+
+def test_demo_leaves_a_node_that_can_be_served_again(shown: Shown) -> None:
+    """R5."""
+    assert (shown.folder / "node" / "log-dir" / CLEAN_SHUTDOWN).exists()
+    node = Node(shown.folder / "node")
+    try:
+        node.start()
+        values = CLIENTS[0].read(node.address, "orders", 1_000)
+    finally:
+        node.close()
+    assert values[999].startswith(b'{"order": 999,')
 
 
 def test_demo_compacts_to_one_record_a_key(shown: Shown) -> None:
@@ -87,7 +124,8 @@ def test_demo_compacts_outside_of_its_own_process(shown: Shown) -> None:
 def test_demo_leaves_a_folder_that_was_named_and_every_file_in_it_is_sound(shown: Shown) -> None:
     assert (shown.folder / "data" / CLEAN_SHUTDOWN).exists()
     files = [path for path in shown.folder.rglob("*") if path.is_file()]
-    known = [path for path in files if path.name not in (".lock", ".boot_id")]
+    others = (".lock", ".boot_id", "server.log")
+    known = [p for p in files if p.name not in others and p.parent.name != "znodes"]
     assert len(known) > 20
     options = DumpOptions(print_data_log=True)
     lines = [line for path in known for line in dump(RealDisk(), str(path), options)]
@@ -118,6 +156,34 @@ def test_demo_that_is_interrupted_by_its_reader_is_silent_and_leaves_nothing(
         process.stdout.close()
         assert process.stderr.read() == b""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
+def test_demo_that_is_ended_leaves_no_node_behind(tmp_path: Path, number: int) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--folder", str(tmp_path / "seen")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(PYTHONUNBUFFERED="1"),
+    ) as process:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith(b"2. "):
+            assert process.poll() is None
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.send_signal(number)
+    assert children, "the node ran"
+    deadline = time.monotonic() + 10
+    while any(_runs(child) for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _runs(process_id: str) -> bool:
+    try:
+        status = Path(f"/proc/{process_id}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_workplace_is_removed_unless_it_is_to_be_kept() -> None:

@@ -1,8 +1,8 @@
-"""`tidelog demo`: a log's life in ten short steps, on the real disk. `make demo` runs it.
+"""`tidelog demo`: a node with other people's clients, then the log underneath it. `make demo`
+runs it.
 
-Every number it prints was measured or counted while it ran. Each step is a function of the
-stage in one of the files beside this one; read them in the order in which they are called
-here for a first tour of the log engine.
+Every number it prints was measured or counted while it ran. Each step is a function in one of
+the files beside this one; read them in the order in which they are called here for a first tour.
 """
 
 import shutil
@@ -12,19 +12,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from confluent_kafka import KafkaException
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.demo_ageing import apply_retention, compact_prices
-from tidelog.cli.demo_crash import kill_a_writer
+from tidelog.cli.demo_crash import kill_the_node
+from tidelog.cli.demo_listening import ask_for_a_time, wake_a_consumer
+from tidelog.cli.demo_meeting import let_clients_in
+from tidelog.cli.demo_node import Node
 from tidelog.cli.demo_reading import dump_a_segment, find_records, show_segments
+from tidelog.cli.demo_retry import lose_an_answer
 from tidelog.cli.demo_screen import Screen
+from tidelog.cli.demo_serving import Play, create_topics, start_the_node, stop_the_node
 from tidelog.cli.demo_stage import PRICES, Stage, open_stage
-from tidelog.cli.demo_writing import repeat_a_batch, write_batches, write_transactions
+from tidelog.cli.demo_writing import write_batches, write_transactions
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN
 from tidelog.log.files import LOG, file_name
+
+LINES_OF_A_FAILURE: Final = 20
 
 
 def demo(
@@ -36,29 +44,49 @@ def demo(
         bool, typer.Option("--keep", help="Leave the temporary folder there too.")
     ] = False,
 ) -> None:
-    """Watch a log being written, killed, aged and compacted.
+    """Watch Kafka clients use a node that is killed under them, and then the log it keeps.
 
-    Takes a few seconds, needs no server, and writes some 20 MB into a temporary folder, which it
-    removes afterwards.
+    Takes about half a minute and writes some 30 MB into a temporary folder, which it removes
+    afterwards.
     """
     started = perf_counter()
     screen = Screen()
     with workplace(folder, keep) as place:
-        screen.title(f"tidelog demo: the life of a log, in {place}")
-        _run(screen, place)
+        screen.title("tidelog demo, part one: a node, and other people's clients")
+        screen.say(f"All of it happens in {place}.")
+        _show_node(screen, place / "node")
+        screen.title("Part two: the log underneath")
+        _show_log(screen, place / "data")
         screen.say(f"All of it took {perf_counter() - started:.1f} s.")
         _suggest(screen, place, is_kept=folder is not None or keep)
 
 
-def _run(screen: Screen, place: Path) -> None:
-    stage = open_stage(str(place / "data"), screen)
+def _show_node(screen: Screen, folder: Path) -> None:
+    play = Play(screen=screen, node=Node(folder))
+    try:
+        start_the_node(play)
+        create_topics(play)
+        let_clients_in(play)
+        ask_for_a_time(play)
+        wake_a_consumer(play)
+        lose_an_answer(play)
+        kill_the_node(play)
+        stop_the_node(play)
+    except (AssertionError, KafkaException):
+        # A bug; and the folder with what the node has to say about it may be gone in a moment.
+        screen.quote(*play.node.last_lines(LINES_OF_A_FAILURE))
+        raise
+    finally:
+        play.node.close()
+
+
+def _show_log(screen: Screen, folder: Path) -> None:
+    stage = open_stage(str(folder), screen)
     try:
         write_batches(stage)
-        repeat_a_batch(stage)
         write_transactions(stage)
         show_segments(stage)
         find_records(stage)
-        kill_a_writer(stage, str(place / "killed"))
         apply_retention(stage)
         compact_prices(stage)
         dump_a_segment(stage)
@@ -99,14 +127,15 @@ def _stop(stage: Stage) -> None:
 def _suggest(screen: Screen, place: Path, *, is_kept: bool) -> None:
     screen.title("What to try next")
     folder = place if is_kept else Path("seen")
-    if is_kept:
-        screen.say("Look into the files:")
-    else:
-        screen.say("Run it again, keep the files, and look into them:")
+    if not is_kept:
+        screen.say("Run it again and keep the files:")
         screen.command(f"{_program()} demo --folder {folder}")
-    screen.command(f"ls -A {folder}/data/*")
+    screen.say("Look into them, or serve the node's again on 127.0.0.1:9092:")
     prices = f"{folder}/data/{PRICES}/{file_name(0, LOG)}"
     screen.command(f"{_program()} dump-log --print-data-log --files {prices}")
+    screen.command(f"{_program()} server --set log.dirs={folder}/node/log-dir")
+    screen.say("Or start with an empty node, and use it with any Kafka client:")
+    screen.command(f"{_program()} server")
 
 
 def _program() -> str:

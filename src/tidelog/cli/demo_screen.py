@@ -17,7 +17,7 @@ from rich.text import Text
 
 _WIDTH_MAX: Final = 100
 _INDENT: Final = "  "
-_NUMBER: Final = re.compile(r"\d[\d,]*(\.\d+)?( ?(x|ms|days))?")
+_NUMBER: Final = re.compile(r"\d[\d,]*(\.\d+)?( ?(x|ms|s|MB|days))?")
 
 
 class Screen:

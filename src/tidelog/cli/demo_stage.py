@@ -29,12 +29,10 @@ CUSTOMERS: Final = 200
 
 ORDERS: Final = TopicPartition("orders", 0)
 PRICES: Final = TopicPartition("prices", 0)
-PAYMENTS: Final = TopicPartition("payments", 0)
 
 SETTINGS: Final = {
     ORDERS: LogSettings(segment_bytes=64 << 10),
     PRICES: LogSettings(segment_bytes=64 << 10, cleanup_compact=True, cleanup_delete=False),
-    PAYMENTS: LogSettings(segment_bytes=1 << 20),
 }
 
 

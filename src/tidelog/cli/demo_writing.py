@@ -1,4 +1,4 @@
-"""The first steps of the demo: batches, an idempotent producer, and two transactions."""
+"""The first steps with the log: batches, and two transactions."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,7 +16,6 @@ DAY_MS: Final = 86_400_000
 DAYS: Final = 20
 BATCHES: Final = 100
 RECORDS_PER_BATCH: Final = 100
-IDEMPOTENT: Final = 1000
 COMMITTING: Final = 2001
 ABORTING: Final = 2002
 
@@ -92,29 +91,6 @@ def _refuse_damage(stage: Stage, log: PartitionLog) -> None:
         f"A batch with one flipped bit is refused before anything is written: "
         f"{_refusal(stage, log, damaged)}."
     )
-
-
-def repeat_a_batch(stage: Stage) -> None:
-    """An idempotent producer loses an answer and sends its batch again."""
-    screen = stage.screen
-    screen.step("Retry: an idempotent producer can send a batch twice")
-    log = stage.logs.get(ORDERS)
-    now_ms = stage.clock.now_ms()
-    batch = encode_batch(
-        orders(3, now_ms), producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=0
-    )
-    first = log.append_as_leader(bytearray(batch), LEADER_EPOCH, now_ms)
-    end = log.log_end_offset
-    again = log.append_as_leader(bytearray(batch), LEADER_EPOCH, now_ms)
-    screen.table(
-        ["sent", "answered with offset", "log end after it"],
-        [("the batch", first, end), ("the same batch again", again, log.log_end_offset)],
-    )
-    late = encode_batch(
-        orders(1, now_ms), producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=9
-    )
-    screen.notice(f"A gap in its sequence is refused: {_refusal(stage, log, late)}.")
-    stage.commit(log)
 
 
 def write_transactions(stage: Stage) -> None:

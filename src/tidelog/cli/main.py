@@ -19,6 +19,10 @@ from tidelog.cli.mistakes import explain
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "server": ("tidelog.cli.server:server", "Start a broker."),
+    "topics": ("tidelog.cli.topics:app", "Make, list, describe and delete topics."),
+    "configs": ("tidelog.cli.configs:app", "Show and change the settings of topics and brokers."),
+    "produce": ("tidelog.cli.produce:produce", "Write lines to a topic, as records."),
+    "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "demo": ("tidelog.cli.demo:demo", "Watch a log being written, killed, aged and compacted."),
     "dump-log": ("tidelog.cli.dump_log:dump_log", "Print what is in the files of a log."),
     "znode": ("tidelog.cli.znode:app", "Look at the nodes a server keeps its metadata in."),
@@ -66,6 +70,9 @@ class Commands(TyperGroup):
             sys.stdout.flush()
             typer.echo(f"tidelog: {explanation}", err=True)
             raise typer.Exit(1) from error
+        except KeyboardInterrupt as interrupt:
+            # Whoever typed Ctrl-C knows it; the status is what shells give for SIGINT.
+            raise typer.Exit(130) from interrupt
 
 
 app = typer.Typer(
@@ -107,6 +114,10 @@ def tidelog(
     Then look into the files it made:
       tidelog demo --folder seen
       tidelog dump-log --print-data-log --files seen/data/prices-0/00000000000000000000.log
+    A broker, and records through it:
+      tidelog server
+      tidelog produce orders 'a first record'
+      tidelog consume orders --from-beginning
 
     `tidelog COMMAND --help` explains each command.
     """

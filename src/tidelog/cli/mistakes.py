@@ -23,13 +23,16 @@ _ADVICE: Final[Mapping[int, str]] = {
 
 def explain(error: Exception) -> str | None:
     """One line for a person, or None for an error that is a bug of ours."""
-    if isinstance(error, OSError):
-        return _explain_system_error(error)
-    # Importing it takes longer than to print a usage message, and what was never imported
+    # Importing these takes longer than to print a usage message, and what was never imported
     # was never raised.
     errors = sys.modules.get("tidelog.base.errors")
     if errors is not None and isinstance(error, errors.BadValue | errors.KafkaError):
         return str(error)
+    client_errors = sys.modules.get("tidelog.client.errors")
+    if client_errors is not None and isinstance(error, client_errors.Unreachable):
+        return str(error)
+    if isinstance(error, OSError):
+        return _explain_system_error(error)
     return None
 
 

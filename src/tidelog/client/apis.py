@@ -1,0 +1,44 @@
+"""The requests this client makes: their numbers, and the versions it was written for.
+
+In between those and what a broker serves, the highest counts. One that changes something is not
+sent twice when its answer was lost, as the first may have been carried out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    name: str
+    key: int
+    first: int
+    last: int
+    is_change: bool = False
+
+
+LIST_OFFSETS: Final = Api(name="ListOffsets", key=2, first=1, last=10)
+METADATA: Final = Api(name="Metadata", key=3, first=4, last=13)
+API_VERSIONS: Final = Api(name="ApiVersions", key=18, first=0, last=3)
+CREATE_TOPICS: Final = Api(name="CreateTopics", key=19, first=2, last=7, is_change=True)
+DELETE_TOPICS: Final = Api(name="DeleteTopics", key=20, first=1, last=6, is_change=True)
+DESCRIBE_CONFIGS: Final = Api(name="DescribeConfigs", key=32, first=1, last=4)
+CREATE_PARTITIONS: Final = Api(name="CreatePartitions", key=37, first=0, last=3, is_change=True)
+ALTER_CONFIGS: Final = Api(name="IncrementalAlterConfigs", key=44, first=0, last=1, is_change=True)
+
+
+def choose_version(api: Api, served: Mapping[int, tuple[int, int]]) -> int:
+    """The highest version that both sides know."""
+    first, last = served.get(api.key, (0, -1))
+    version = min(api.last, last)
+    if version < max(api.first, first):
+        offered = f"offers {first} to {last}" if last >= first else "does not offer it"
+        raise KafkaError(
+            ErrorCode.unsupported_version,
+            f"{api.name} is needed in a version of {api.first} to {api.last}, "
+            f"and the broker {offered}",
+        )
+    return version

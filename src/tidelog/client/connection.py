@@ -1,0 +1,103 @@
+"""One connection to a broker: what versions it serves, then one request and its answer at a time.
+
+A connection that raised `Unreachable` is of no more use: an answer may still be under way on it.
+"""
+
+from importlib.metadata import version as version_of_package
+from typing import Any, Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.client.addresses import Address
+from tidelog.client.apis import API_VERSIONS, Api, choose_version
+from tidelog.client.building import Values, build
+from tidelog.client.errors import Unreachable
+from tidelog.client.sockets import Stream, connect
+from tidelog.wire import codec
+from tidelog.wire.frames import FrameReader, ReceiveBuffers
+
+ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+class Connection:
+    def __init__(self, stream: Stream, client_id: str, buffers: ReceiveBuffers) -> None:
+        self.address = stream.address
+        self._stream = stream
+        self._client_id = client_id
+        self._reader = FrameReader(buffers, ANSWER_BYTES_MAX)
+        self._correlation_id = 0
+        self.versions: dict[int, tuple[int, int]] = {}
+        """The first and the last version the broker serves, by API key."""
+
+    @classmethod
+    def open(
+        cls, address: Address, client_id: str, buffers: ReceiveBuffers, deadline_ms: int
+    ) -> "Connection":
+        """Connected, and the versions agreed on."""
+        connection = cls(connect(address, deadline_ms), client_id, buffers)
+        try:
+            connection._negotiate(deadline_ms)
+        except Unreachable as error:
+            connection.close()
+            raise Unreachable(address, f"{error}; {_NO_BROKER}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def ask(self, api: Api, values: Values, deadline_ms: int) -> Any:
+        """The response to a request."""
+        return self._exchange(api.key, choose_version(api, self.versions), values, deadline_ms)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _negotiate(self, deadline_ms: int) -> None:
+        us = {
+            "client_software_name": "tidelog",
+            "client_software_version": version_of_package("tidelog"),
+        }
+        answer = self._exchange(API_VERSIONS.key, API_VERSIONS.last, us, deadline_ms)
+        if answer.error_code is ErrorCode.unsupported_version:
+            answer = self._exchange(API_VERSIONS.key, 0, {}, deadline_ms)
+        if answer.error_code is not ErrorCode.none:
+            raise KafkaError(answer.error_code, f"{self.address} does not tell what it serves")
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _exchange(self, api_key: int, version: int, values: Values, deadline_ms: int) -> Any:
+        self._correlation_id += 1
+        request = build(codec.entity_type(api_key, version, "request"), values)
+        frame = codec.write_request(
+            api_key, version, self._correlation_id, self._client_id, request
+        )
+        self._stream.send(frame, deadline_ms)
+        try:
+            return self._read(api_key, version, self._receive(deadline_ms))
+        except KafkaError as error:
+            raise self._not_understood(error.message) from error
+
+    def _read(self, api_key: int, version: int, frame: memoryview) -> Any:
+        if api_key == API_VERSIONS.key and int.from_bytes(frame[4:6]) == _UNSUPPORTED:
+            # Whoever does not know the version that was asked for answers in version 0.
+            version = 0
+        correlation_id, entity = codec.read_response(api_key, version, frame)
+        if correlation_id != self._correlation_id:
+            raise self._not_understood(
+                f"the answer to {correlation_id} where {self._correlation_id} was asked"
+            )
+        return entity
+
+    def _receive(self, deadline_ms: int) -> memoryview:
+        while True:
+            size = self._stream.receive_into(self._reader.buffer(), deadline_ms)
+            if size == 0:
+                raise Unreachable(self.address, f"{self.address} closed the connection")
+            frames = self._reader.received(size)
+            if frames:
+                return frames[0]
+
+    def _not_understood(self, why: str) -> Unreachable:
+        return Unreachable(self.address, f"cannot understand what {self.address} answers: {why}")
+
+
+_UNSUPPORTED: Final = ErrorCode.unsupported_version.value
+_NO_BROKER: Final = "is it a Kafka broker's port, and without TLS?"

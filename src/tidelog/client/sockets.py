@@ -1,0 +1,89 @@
+"""The outside, as the client needs it: TCP connections, and time to give up or to try again.
+
+The only file here that touches the operating system. System errors come out as `Unreachable`,
+with the address and a sentence for people.
+"""
+
+import os
+import socket
+import time
+
+from tidelog.client.addresses import Address
+from tidelog.client.errors import Unreachable
+
+
+def now_ms() -> int:
+    """Time that never goes back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def pause_ms(delay_ms: int) -> None:
+    time.sleep(delay_ms / 1000)
+
+
+class Stream:
+    """A connection as bytes in and bytes out."""
+
+    def __init__(self, address: Address, connected: socket.socket) -> None:
+        self.address = address
+        self._socket = connected
+
+    def send(self, data: bytes, deadline_ms: int) -> None:
+        try:
+            self._socket.settimeout(_seconds_until(deadline_ms))
+            self._socket.sendall(data)
+        except OSError as error:
+            raise _lost(self.address, error) from error
+
+    def receive_into(self, buffer: memoryview, deadline_ms: int) -> int:
+        """How many bytes came; 0 if the other side has closed."""
+        try:
+            self._socket.settimeout(_seconds_until(deadline_ms))
+            return self._socket.recv_into(buffer)
+        except OSError as error:
+            raise _lost(self.address, error) from error
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def connect(address: Address, deadline_ms: int) -> Stream:
+    try:
+        connected = socket.create_connection(
+            (address.host, address.port), _seconds_until(deadline_ms)
+        )
+    except UnicodeError:
+        raise Unreachable(address, f"cannot reach {address}: not the name of a host") from None
+    except OSError as error:
+        raise Unreachable(address, f"cannot reach {address}: {_advice(error)}") from error
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Stream(address, connected)
+
+
+def _seconds_until(deadline_ms: int) -> float:
+    left_ms = deadline_ms - now_ms()
+    if left_ms <= 0:
+        raise TimeoutError
+    return left_ms / 1000
+
+
+def _advice(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: is the server running? start it with tidelog server"
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}: check the name of the host"
+    if isinstance(error, TimeoutError):
+        return "no answer in time: check host and port, and what lies between"
+    return _reason(error)
+
+
+def _lost(address: Address, error: OSError) -> Unreachable:
+    if isinstance(error, TimeoutError):
+        why = f"{address} did not answer in time"
+    else:
+        why = f"lost the connection to {address}: {_reason(error)}"
+    return Unreachable(address, why)
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else str(error)
