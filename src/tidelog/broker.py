@@ -16,7 +16,16 @@ from tidelog.base.coordination import Coordination
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import Clock, Disk, Entropy, Listener, Loop, Network, Workers
+from tidelog.base.ports import (
+    Clock,
+    Disk,
+    Entropy,
+    Listener,
+    Loop,
+    Network,
+    Pressure,
+    Workers,
+)
 from tidelog.base.settings import Settings, read_listeners, read_protocol_map
 from tidelog.cluster.effective import effective_log_settings
 from tidelog.cluster.image import BrokerInfo, TopicInfo
@@ -51,6 +60,7 @@ class World:
     clock: Clock
     entropy: Entropy
     disk: Disk
+    pressure: Pressure
     loop: Loop
     network: Network
     cleaning: Workers
@@ -66,6 +76,7 @@ class Broker:
         self._static = settings
         self._world = world
         self._listeners: list[Listener] = []
+        self._is_stopping = False
         self._coordination: Coordination | None = None
         self._metadata: Metadata | None = None
         self.clock = world.clock
@@ -87,7 +98,9 @@ class Broker:
         self.fetch_bytes_max = settings.whole("fetch.max.bytes")
         self.doors = Doors(self, lambda: self.settings, world.loop, world.clock)
         self._disk_work = DiskWork(world.loop)
-        self.slow_appends = SlowAppends(self._disk_work, world.clock, world.inspecting)
+        self.slow_appends = SlowAppends(
+            self._disk_work, world.clock, world.inspecting, world.pressure
+        )
         self.housekeeping = Housekeeping(
             self.logs,
             self.partitions,
@@ -135,8 +148,7 @@ class Broker:
     def start(self, done: Callable[[Exception | None], None]) -> None:
         """`done` gets None when clients are let in, or why that cannot be."""
         try:
-            self.logs.take()
-            identity = self._identity()
+            identity = self.logs.take()
             self._listen()
             if self.logs.dirs[0].failure is not None:
                 # Its tree is there; without it nothing is known of any topic.
@@ -156,13 +168,6 @@ class Broker:
         self._metadata.on_change(self._changed)
         expected = identity.get("cluster.id")
         self._metadata.start(partial(self._started, done), expected)
-
-    def _identity(self) -> dict[str, str]:
-        """What the log dirs say of whose they are: nothing, if they are new."""
-        identity: dict[str, str] = {}
-        for log_dir in self.logs.online:
-            identity |= log_dir.read_identity()
-        return identity
 
     def _listen(self) -> None:
         for listener in read_listeners(self._static.text("listeners")):
@@ -203,6 +208,8 @@ class Broker:
         }
 
     def _started(self, done: Callable[[Exception | None], None], error: Exception | None) -> None:
+        if self._is_stopping:
+            return
         if error is None:
             try:
                 self._open_logs()
@@ -217,26 +224,24 @@ class Broker:
 
     def _open_logs(self) -> None:
         identity = {"broker.id": str(self.broker_id), "cluster.id": self.cluster_id}
-        self.logs.open(identity, lambda partition: self._log_settings(partition.topic))
-        image = self.metadata.image
-        for log_dir in self.logs.online:
-            for partition in list(log_dir.logs):
-                if partition.topic not in image.unreadable and not self._belongs(
-                    partition, log_dir.topic_id(partition)
-                ):
-                    _log.warning("removing partition=%s why=its topic was deleted", partition)
-                    log_dir.delete_log(partition)
-        for topic in image.topics.values():
+        self.logs.open(
+            identity, lambda partition: self._log_settings(partition.topic), self._belongs
+        )
+        for topic in self.metadata.image.topics.values():
             self._open_partitions(topic, 0)
 
     def _belongs(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
         """Whether a log that was found is a partition's of a topic that there is."""
-        topic = self.metadata.image.topics.get(partition.topic)
-        return (
+        image = self.metadata.image
+        topic = image.topics.get(partition.topic)
+        if partition.topic in image.unreadable or (
             topic is not None
             and partition.partition < len(topic.partitions)
             and topic_id in (None, topic.topic_id)
-        )
+        ):
+            return True
+        _log.warning("removing partition=%s why=its topic was deleted", partition)
+        return False
 
     def _open_partitions(self, topic: TopicInfo, first: int, *, are_new: bool = False) -> None:
         for index in range(first, len(topic.partitions)):
@@ -300,6 +305,7 @@ class Broker:
 
     def stop(self, done: Callable[[], None]) -> None:
         """Answers what was accepted, makes everything durable, and calls `done`."""
+        self._is_stopping = True
         for listener in self._listeners:
             listener.close()
         self.housekeeping.stop()
@@ -308,9 +314,12 @@ class Broker:
 
     def _wait_for_disk(self, done: Callable[[], None], deadline_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()
-        is_idle = self.slow_appends.is_idle and self._disk_work.is_idle
-        if is_idle or now_ms >= deadline_ms:
+        if self.slow_appends.is_idle and self._disk_work.is_idle:
             self._close(done)
+        elif now_ms >= deadline_ms:
+            # What is still being written must not be taken for whole by the next start.
+            _log.error("stopped without closing the logs why=a disk does not come to an end")
+            done()
         else:
             self.loop.call_at(now_ms + 10, partial(self._wait_for_disk, done, deadline_ms))
 

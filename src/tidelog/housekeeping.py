@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Clock
 from tidelog.base.settings import Settings
 from tidelog.disk_work import DiskWork
@@ -24,6 +25,8 @@ from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 
 FLUSH_CHECK_MS: Final = 1_000
+
+Persisted = Callable[[KafkaError | None], None]
 
 _log = logging.getLogger("tidelog.housekeeping")
 
@@ -103,18 +106,21 @@ class Housekeeping:
             self._work.run_once("checkpoint", log_dir, self._checkpointing(log_dir))
         self._logs.take_snapshots()
 
-    def persist_log_starts(self, log: PartitionLog, done: Callable[[], None]) -> None:
-        """Calls `done` when the start of a log is durable, or its dir is offline."""
+    def persist_log_starts(self, log: PartitionLog, done: Persisted) -> None:
+        """Calls `done` when the start of a log is durable, or with why that cannot be."""
         log_dir = log.home
         assert isinstance(log_dir, LogDir)
         self._work.run("log start", log_dir, self._persisting(log, log_dir, done))
 
-    def _persisting(self, log: PartitionLog, log_dir: LogDir, done: Callable[[], None]) -> Steps:
+    def _persisting(self, log: PartitionLog, log_dir: LogDir, done: Persisted) -> Steps:
         try:
             while log.log_start_offset > log.durable_log_start and not log.is_gone:
+                log.check_online()
                 yield from self._checkpointing(log_dir)
-        finally:
-            done()
+        except KafkaError as error:
+            done(error)
+        else:
+            done(None)
 
     def _checkpointing(self, log_dir: LogDir) -> Steps:
         for partition in self._led_in(log_dir):

@@ -13,7 +13,7 @@ from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.log import retention
 from tidelog.log.partition_log import PartitionLog, Slice
 from tidelog.serving.waiting import Waiter
-from tidelog.slow_appends import INLINE_BYTES_MAX, Appended, SlowAppends
+from tidelog.slow_appends import SMALL_BYTES_MAX, Appended, SlowAppends
 
 NO_CHECK = -1
 
@@ -63,7 +63,12 @@ class Partition:
     def is_slow(self, batch: memoryview) -> bool:
         """Whether a batch must be appended beside the loop, and so later: it is large, has to be
         looked into or flushed, or others that were slow come before it."""
-        return len(batch) >= INLINE_BYTES_MAX or self.needs_care or self._slow.is_busy_with(self)
+        slow = self._slow
+        return (
+            self.needs_care
+            or slow.is_busy_with(self)
+            or (len(batch) > SMALL_BYTES_MAX and slow.must_not_wait_for(len(batch)))
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -72,7 +77,10 @@ class Partition:
 
     def append(self, batch: bytearray | memoryview, now_ms: int) -> int:
         """Appends a produced batch at once; returns its first offset."""
-        offset = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        if len(batch) <= SMALL_BYTES_MAX:
+            offset = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        else:
+            offset = self._slow.append_at_once(self, batch, now_ms)
         self.appended(len(batch))
         return offset
 

@@ -23,6 +23,7 @@ from tidelog.world.real.embedded import open_embedded
 from tidelog.world.real.entropy import RealEntropy
 from tidelog.world.real.loop import EpollLoop
 from tidelog.world.real.network import RealNetwork
+from tidelog.world.real.pressure import RealPressure
 from tidelog.world.real.signals import Signals
 from tidelog.world.real.snapshotting import Place
 from tidelog.world.real.workers import RealWorkers
@@ -61,6 +62,7 @@ class Process:
             clock=self._clock,
             entropy=RealEntropy(),
             disk=disk,
+            pressure=RealPressure(),
             loop=self.loop,
             network=self._network,
             cleaning=self._cleaning,

@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
-from tidelog.base.limits import decompressed_bytes_max
-from tidelog.base.ports import Clock, Workers
+from tidelog.base.ports import Clock, Pressure, Workers
 from tidelog.disk_work import DiskWork
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
@@ -21,9 +20,12 @@ from tidelog.log.pending_append import PendingAppend, begin_append, end_append
 from tidelog.log.steps import Steps
 from tidelog.records import inspection
 from tidelog.records.batch import check_produced
+from tidelog.write_gauge import WriteGauge
 
-INLINE_BYTES_MAX: Final = 256 * 1024
-"""Larger appends could hold the loop for as long as the disk is behind."""
+SMALL_BYTES_MAX: Final = 256 * 1024
+"""A batch up to this size is always written in the loop."""
+INLINE_BYTES_MAX: Final = 2 << 20
+"""A larger one never is, even while the disk keeps up."""
 
 Appended = Callable[[int | KafkaError], None]
 """Told the first offset of the batch, or why it was refused."""
@@ -42,7 +44,8 @@ class Target(Protocol):
 
 
 class SlowAppends:
-    def __init__(self, work: DiskWork, clock: Clock, workers: Workers) -> None:
+    def __init__(self, work: DiskWork, clock: Clock, workers: Workers, pressure: Pressure) -> None:
+        self._gauge = WriteGauge(pressure, clock)
         self._work = work
         self._clock = clock
         self._workers = workers
@@ -50,6 +53,17 @@ class SlowAppends:
 
     def is_busy_with(self, partition: Target) -> bool:
         return partition in self._queues
+
+    def must_not_wait_for(self, size: int) -> bool:
+        """Whether a batch is too large to be written in the loop now."""
+        return size > SMALL_BYTES_MAX and (size > INLINE_BYTES_MAX or self._gauge.is_high())
+
+    def append_at_once(self, partition: Target, batch: bytearray | memoryview, now_ms: int) -> int:
+        """Writes a large batch in the loop, and sees how long that takes."""
+        began_us = self._clock.monotonic_us()
+        offset = partition.log.append_as_leader(batch, partition.leader_epoch, now_ms)
+        self._gauge.note(self._clock.monotonic_us() - began_us)
+        return offset
 
     @property
     def is_idle(self) -> bool:
@@ -77,14 +91,18 @@ class SlowAppends:
     def _inspect(self, partition: Target, batch: bytearray | memoryview) -> None:
         settings = partition.log.settings
         check_produced(batch, settings.max_message_bytes)
-        argument = inspection.argument_for(
-            batch,
-            decompressed_bytes_max(settings.max_message_bytes),
-            keys_required=settings.cleanup_compact,
-            compression=settings.compression_type,
-        )
-        job = self._workers.start("inspect", argument)
-        self._work.loop.offload("inspect", job.result, lambda end: self._inspected(partition, end))
+
+        def inspect() -> dict[str, Any]:
+            # The worker is far away: handing it a large batch takes as long as it takes.
+            argument = inspection.argument_for(
+                batch,
+                settings.max_message_bytes,
+                keys_required=settings.cleanup_compact,
+                compression=settings.compression_type,
+            )
+            return self._workers.start("inspect", argument).result()
+
+        self._work.loop.offload("inspect", inspect, lambda end: self._inspected(partition, end))
 
     def _inspected(self, partition: Target, end: dict[str, Any] | Exception) -> None:
         try:
@@ -99,8 +117,8 @@ class SlowAppends:
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
         _refuse_deleted(partition)
         log, epoch, now_ms = partition.log, partition.leader_epoch, self._clock.now_ms()
-        if len(batch) < INLINE_BYTES_MAX:
-            self._in_the_log(partition, log.append_as_leader(batch, epoch, now_ms), len(batch))
+        if not self.must_not_wait_for(len(batch)):
+            self._in_the_log(partition, self.append_at_once(partition, batch, now_ms), len(batch))
             return
         pending = begin_append(log, batch, epoch, now_ms)
         if isinstance(pending, int):

@@ -2,11 +2,16 @@
 
 import logging
 import struct
+from pathlib import Path
 
 import pytest
 
 from support.brokers import API_VERSIONS, METADATA, SimNode, one_batch
 from tidelog.handlers.connection import IN_FLIGHT_MAX
+from tidelog.handlers.table import APIS
+from tidelog.wire import codec
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "kafka" / "wire"
 
 
 @pytest.fixture
@@ -29,13 +34,25 @@ def test_versions_are_answered_from_the_table_of_apis(node: SimNode) -> None:
     assert ranges[API_VERSIONS] == (0, 4)
 
 
-def test_a_version_of_the_future_is_answered_in_version_0_with_the_list(node: SimNode) -> None:
+def test_every_api_is_served_in_the_versions_that_kafka_serves(node: SimNode) -> None:
+    """Apache Kafka 4.3.1's own answer is the table."""
+    answer = (FIXTURES / "api_versions_v4.answer").read_bytes()
+    _, theirs = codec.read_response(API_VERSIONS, 4, answer[4:])
+    kafka = {row.api_key: (row.min_version, row.max_version) for row in theirs.api_keys}
+    ours = node.client().ask(
+        API_VERSIONS, 4, client_software_name="test", client_software_version="1"
+    )
+    assert len(ours.api_keys) == len(APIS)
+    for row in ours.api_keys:
+        assert (row.min_version, row.max_version) == kafka[row.api_key], row
+
+
+def test_a_version_of_the_future_is_answered_in_version_0(node: SimNode) -> None:
+    """As Kafka 4.3.1 does it: tests/fixtures/kafka/wire has its answer."""
     client = node.client()
     client.send_bytes(frame(API_VERSIONS, 99, b"\0\0\0"))
     client.until(lambda: bool(client.frames))
-    correlation_id, code, count = struct.unpack_from(">ihi", client.frames[0])
-    assert (correlation_id, code) == (9, 35)
-    assert count > 10
+    assert struct.unpack(">ihihhh", client.frames[0]) == (9, 35, 1, API_VERSIONS, 0, 4)
 
 
 def test_a_client_must_say_what_software_it_is(node: SimNode) -> None:
@@ -171,3 +188,27 @@ def test_nobody_is_let_in_while_the_broker_stops(node: SimNode) -> None:
     node.stop()
     with pytest.raises(AssertionError, match="refused"):
         node.client()
+
+
+def test_the_time_a_request_took_is_counted_from_its_arrival(node: SimNode) -> None:
+    """O3."""
+    client = node.client()
+    client.create("events")
+    node.loop.run_for(60_000)
+    client.produce("events", one_batch("a"))
+    client.fetch("events", 1, max_wait=2_000)
+    times = node.broker.counters.times
+    assert times[0].total_us < 1_000_000
+    assert 2_000_000 <= times[1].total_us < 3_000_000
+
+
+def test_a_burst_leaves_others_their_turn(node: SimNode) -> None:
+    """B3: its requests are answered in shares, all of them, in order."""
+    flood, other = node.client(), node.client()
+    flood.create("events", partitions=50)
+    for _ in range(400):
+        flood.send(METADATA, 12, topics=None, include_topic_authorized_operations=False)
+    other.ask(METADATA, 12, topics=[], include_topic_authorized_operations=False)
+    assert len(flood.answers) < 350, "it did not come first as a whole"
+    flood.wait()
+    assert len(flood.answers) == 401

@@ -6,6 +6,7 @@ import pytest
 
 from support.brokers import DELETE_TOPICS, FETCH, SimClient, SimNode, one_batch
 from tidelog.records.reference import read_records
+from tidelog.serving import fetch_sessions
 
 
 @pytest.fixture
@@ -282,3 +283,27 @@ def test_a_fetch_of_cold_pages_waits_for_them_beside_the_loop() -> None:
     node.disk.cold_share = 1.0
     answer = client.fetch("events", 0, max_bytes=1 << 20)
     assert answer.records[: len(batch)].endswith(batch[61:])
+
+
+def test_sessions_remember_no_more_than_there_is_room_for(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B3: a consumer that names more and more partitions is told to begin anew, and then goes on
+    without a session."""
+    monkeypatch.setattr(fetch_sessions, "POSITIONS_MAX", 50)
+    client = node.client()
+    client.create("events")
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    session_id = client.wait().session_id
+    assert session_id > 0
+    many = [(f"t{number}", 0, 0) for number in range(30)]
+    client.send_fetch(many, session_id=session_id, session_epoch=1)
+    assert client.wait().error_code.name == "none"
+    more = [(f"u{number}", 0, 0) for number in range(30)]
+    client.send_fetch(more, session_id=session_id, session_epoch=2)
+    assert client.wait().error_code.name == "fetch_session_id_not_found"
+    client.send_fetch([*many, *more], session_epoch=0)
+    answer = client.wait()
+    assert (answer.session_id, len(answer.responses)) == (0, 60)
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    assert client.wait().session_id > 0

@@ -90,12 +90,28 @@ def test_unknown_partition_is_told_so() -> None:
 def test_replica_in_two_dirs_is_refused_with_both_names() -> None:
     broker = Broker()
     broker.disk.make_folder("/disk2/data/orders-0")
+    for path, content in broker.disk.view().items():
+        if path.startswith("/disk0/data/orders-0/"):
+            twin = broker.disk.open(path.replace("/disk0", "/disk2"), "create")
+            twin.pwrite(content, 0)
     broker.disk.process_dies()
     with pytest.raises(BadValue) as caught:
         broker.open()
     assert "orders-0" in str(caught.value)
     assert "/disk0/data" in str(caught.value)
     assert "/disk2/data" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/disk1/data", "/disk2/data"])
+def test_an_empty_twin_that_a_failed_dir_has_left_is_removed(path: str) -> None:
+    """S10: whichever dir is looked at first."""
+    broker = Broker()
+    log = next(log for log in broker.in_dir(1 if path == "/disk2/data" else 2))
+    end = log.log_end_offset
+    broker.disk.make_folder(f"{path}/{log.partition.folder}")
+    logs = broker.restart()
+    assert logs.get(log.partition).log_end_offset == end
+    assert [log.partition in log_dir.logs for log_dir in logs.dirs].count(True) == 1
 
 
 FAILURES = [

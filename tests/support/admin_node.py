@@ -36,6 +36,7 @@ from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.entropy import SimEntropy
 from tidelog.world.sim.loop import SimLoop
 from tidelog.world.sim.network import SimNetwork
+from tidelog.world.sim.pressure import SimPressure
 from tidelog.world.sim.workers import SimWorkers
 
 APIS: dict[int, Api] = {
@@ -97,6 +98,7 @@ class AdminNode(Broker):
             clock=disk.clock,
             entropy=SimEntropy(),
             disk=disk,
+            pressure=SimPressure(),
             loop=loop,
             network=SimNetwork(loop).host("tide"),
             cleaning=SimWorkers(disk),

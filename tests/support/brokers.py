@@ -15,6 +15,7 @@ from tidelog.world.sim.disk import Loss, SimDisk
 from tidelog.world.sim.entropy import SimEntropy
 from tidelog.world.sim.loop import SimLoop
 from tidelog.world.sim.network import SimNetwork
+from tidelog.world.sim.pressure import SimPressure
 from tidelog.world.sim.workers import SimWorkers
 
 PORT = 9092
@@ -43,12 +44,14 @@ class SimNode:
         self.network: SimNetwork = SimNetwork(self.loop) if beside is None else beside.network
         self.start()
 
-    def start(self) -> None:
+    def new_broker(self) -> Broker:
+        """One that was not started yet, on this disk and network."""
         self._starts += 1
         world = World(
             clock=self.clock,
             entropy=SimEntropy(self._starts),
             disk=self.disk,
+            pressure=SimPressure(self.seed),
             loop=self.loop,
             network=self.network.host("node"),
             cleaning=SimWorkers(self.disk),
@@ -58,7 +61,10 @@ class SimNode:
                 Place(disk=self.disk, loop=self.loop, clock=self.clock, folder=folder)
             ),
         )
-        self.broker = Broker(self.settings, world)
+        return Broker(self.settings, world)
+
+    def start(self) -> None:
+        self.broker = self.new_broker()
         outcomes: list[Exception | None] = []
         self.broker.start(outcomes.append)
         assert self.loop.run_until(lambda: bool(outcomes)), "the broker starts"

@@ -16,7 +16,7 @@ from tidelog.handlers.building import build
 from tidelog.wire import codec
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
-CREATE_TOPICS, DELETE_TOPICS = 19, 20
+CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 19, 20, 32, 44
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -119,7 +119,9 @@ def production(topic: str, batch: bytes, *, index: int = 0, acks: int = -1) -> d
     }
 
 
-def fetching(topic: str, offset: int, *, index: int = 0, max_bytes: int = 1 << 20) -> dict[str, Any]:
+def fetching(
+    topic: str, offset: int, *, index: int = 0, max_bytes: int = 1 << 20
+) -> dict[str, Any]:
     partition = {
         "partition": index,
         "fetch_offset": offset,

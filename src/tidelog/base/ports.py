@@ -97,6 +97,11 @@ class Disk(Protocol):
         """Takes a file as a lock that dies with the process; BlockingIOError if it is held."""
 
 
+class Pressure(Protocol):
+    def is_high(self) -> bool:
+        """Whether the system is about to make those who write files wait for the disk."""
+
+
 class Job(Protocol):
     def result(self) -> dict[str, Any]:
         """Waits for the end; raises what went wrong."""
@@ -158,6 +163,10 @@ class Connection(Protocol):
     @property
     def peer(self) -> str:
         """The other side's address, as `host:port`."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """How much waits to be sent, bytes and file ranges."""
 
     def send(self, data: Buffer) -> None:
         """Queues bytes. They must not change afterwards."""

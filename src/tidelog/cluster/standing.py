@@ -94,5 +94,6 @@ def plan_each(
                 raise KafkaError(ErrorCode.invalid_request, f"{found} stands more than once here")
             planned.append(plan(item))
         except KafkaError as error:
-            planned.append(error)
+            # Its traceback would keep all that was there when it was raised, for every item.
+            planned.append(error.with_traceback(None))
     return planned

@@ -73,6 +73,7 @@ class Request:
         "on_close",
         "on_stop",
         "parts",
+        "size",
         "version",
     )
 
@@ -92,6 +93,8 @@ class Request:
         self.client_id = client_id
         self.body = body
         self.began_us = 0
+        self.size = 0
+        """In bytes, as it came."""
         self.parts: list[Part] | None = None
         self.on_close: Callable[[], None] | None = None
         """Told if the connection closes before there is an answer."""

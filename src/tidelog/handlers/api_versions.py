@@ -1,7 +1,8 @@
 """ApiVersions: which APIs are served, in which versions. It is the first thing a client asks.
 
 The answer is made from the table of APIs. A client that asks in a version that is not known
-here is answered in version 0, with UNSUPPORTED_VERSION and the list, and asks again.
+here is answered in version 0, with UNSUPPORTED_VERSION and the versions of ApiVersions itself, as
+Apache Kafka does it, and asks again.
 """
 
 import re
@@ -41,11 +42,11 @@ def _rows(apis: Mapping[int, Api]) -> list[dict[str, int]]:
     ]
 
 
-def refusal(apis: Mapping[int, Api], correlation_id: int) -> bytes:
-    """What a client is told that asked in a version of the future."""
+def refusal(correlation_id: int) -> bytes:
+    """What a client is told that asked in a version of the future: which it may ask in."""
     response = build(
         codec.entity_type(API.key, 0, "response"),
-        {"error_code": ErrorCode.unsupported_version, "api_keys": _rows(apis)},
+        {"error_code": ErrorCode.unsupported_version, "api_keys": _rows({API.key: API})},
     )
     return codec.write_response(API.key, 0, correlation_id, response)
 

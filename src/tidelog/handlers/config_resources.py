@@ -43,7 +43,7 @@ def alter(
                 )
             )
         except KafkaError as error:
-            plan.append(error)
+            plan.append(error.with_traceback(None))
     wanted = [change for change in plan if isinstance(change, ConfigChange)]
     done = partial(_answer, request, plan)
     node.metadata.alter_configs(wanted, request.body.validate_only, done)

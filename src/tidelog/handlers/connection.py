@@ -1,9 +1,11 @@
 """A client's connection: bytes to requests, requests to handlers, responses back in order.
 
 Requests are taken up as they come, several at a time if they come that way; a response
-waits until those before it are sent. With too many unanswered, nothing more is read until some
-are. Whatever cannot be read ends the connection, and only this one, with a line in the log
-that says who sent what.
+waits until those before it are sent. With too many unanswered, or too large ones, nothing more
+is read until some are; and what came in one go is answered in shares, each when the last has
+left, so that nobody else waits and nothing piles up for a client that does not read. Whatever
+cannot be read ends the connection, and only this one, with a line in the log that says who sent
+what.
 """
 
 import logging
@@ -21,6 +23,15 @@ from tidelog.wire.frames import FrameReader
 from tidelog.wire.header import RequestHeader, read_request_header
 
 IN_FLIGHT_MAX: Final = 100
+SHARE_BYTES: Final = 256 * 1024
+"""What is answered in one go, if it was asked for in one go."""
+REQUEST_BYTES: Final = SHARE_BYTES // IN_FLIGHT_MAX
+"""What a request takes of that beside its answer."""
+OWED_BYTES_MAX: Final = 16 << 20
+"""Larger requests than this together wait unread for an answer to the first of them."""
+SHARE_US: Final = 10_000
+"""What takes longer leaves the rest to another turn."""
+RETRY_MS_MAX: Final = 64
 PRODUCE: Final = 0
 
 _log = logging.getLogger("tidelog.connection")
@@ -30,6 +41,8 @@ class Owner(Protocol):
     """Whoever keeps count of the connections and of what they do."""
 
     request_bytes_max: int
+    owed_bytes: int
+    owed_bytes_max: int
     counters: Counters
 
     def left(self, connection: "ClientConnection") -> None: ...
@@ -38,16 +51,21 @@ class Owner(Protocol):
 class ClientConnection:
     __slots__ = (
         "_apis",
+        "_began_us",
         "_frames",
         "_held",
         "_is_catching_up",
         "_is_closed",
         "_is_finishing",
+        "_is_paused",
+        "_is_waiting",
         "_link",
         "_node",
+        "_owed_bytes",
         "_owner",
         "_pending",
         "_quiet_checks",
+        "_share_bytes",
         "client_id",
         "listener",
     )
@@ -65,6 +83,11 @@ class ClientConnection:
         self._is_catching_up = False
         self._is_closed = False
         self._is_finishing = False
+        self._is_paused = False
+        self._is_waiting = False
+        self._owed_bytes = 0
+        self._share_bytes = 0
+        self._began_us = 0
         self.listener = listener
         self.client_id: str | None = None
         self._quiet_checks = 0
@@ -89,13 +112,18 @@ class ClientConnection:
         except KafkaError as error:
             self.close(error.message)
             return
+        self._begin_share()
         for frame in frames:
             if self._is_closed:
                 return
-            if self._held or len(self._pending) >= IN_FLIGHT_MAX:
-                self._hold(frame)
+            if self._held or self._share_bytes <= 0 or self._is_crowded():
+                self._held.append(bytearray(frame))
             else:
                 self._serve(frame)
+        if self._held or self._is_crowded():
+            self._is_paused = True
+            self._link.pause()
+            self._go_on_later()
         if self._frames.refused is not None:
             self.close(self._frames.refused.message)
 
@@ -107,6 +135,8 @@ class ClientConnection:
             if request.on_close is not None:
                 request.on_close()
         self._pending.clear()
+        self._owner.owed_bytes -= self._owed_bytes
+        self._owed_bytes = 0
         self._owner.left(self)
         _log.debug("closed peer=%s client=%s why=%s", self._link.peer, self.client_id, why)
 
@@ -133,10 +163,14 @@ class ClientConnection:
             self.close(f"{what} cannot be read: {error.message}")
             return
         self.client_id = header.client_id
-        self._handle(api, header, body)
+        self._handle(api, header, body, len(frame))
 
-    def _handle(self, api: Api, header: RequestHeader, body: Any) -> None:
+    def _handle(self, api: Api, header: RequestHeader, body: Any, size: int) -> None:
         request = Request(self, api, header.version, header.correlation_id, header.client_id, body)
+        request.began_us = self._began_us
+        request.size = size
+        self._owed_bytes += size
+        self._owner.owed_bytes += size
         self._pending.append(request)
         try:
             response = api.handle(self._node, request)
@@ -151,7 +185,7 @@ class ClientConnection:
         the oldest one; old producers are refused in their own. For the rest there is no answer
         that they could read."""
         if header.api_key == api_versions.API.key:
-            self._answer_now(header, api_versions.refusal(self._apis, header.correlation_id))
+            self._answer_now(header, api_versions.refusal(header.correlation_id))
         elif header.api_key == PRODUCE and header.version in old_produce.VERSIONS:
             self._answer_now(header, old_produce.refusal(header, frame, at))
         else:
@@ -163,43 +197,82 @@ class ClientConnection:
         )
         self._pending.append(request)
         request.parts = [answer] if answer else []
-        request.began_us = self._node.clock.monotonic_us()
+        request.began_us = self._began_us
         self.answered(request)
-
-    def _hold(self, frame: memoryview) -> None:
-        """Keeps a copy until there is room for it; what came with it is all that can come."""
-        self._held.append(bytearray(frame))
-        self._link.pause()
 
     # -- answers
 
     def answered(self, request: Request) -> None:
         took_us = self._node.clock.monotonic_us() - request.began_us
         self._owner.counters.answered(request.api.key, took_us)
+        if self._is_closed and not self._pending:
+            return
         pending = self._pending
         send = self._link.send
+        room = self._share_bytes
         while pending and (parts := pending[0].parts) is not None:
-            pending.popleft()
+            size = pending.popleft().size
+            self._owed_bytes -= size
+            self._owner.owed_bytes -= size
+            room -= REQUEST_BYTES
             for part in parts:
                 if isinstance(part, Slice):
                     self._link.send_file(part.file, part.position, part.size)
                 else:
                     send(part)
-        if self._held and not self._is_closed:
+                    room -= len(part)
+        self._share_bytes = room if took_us < SHARE_US else 0
+        if self._is_paused:
             self._serve_held()
         if self._is_finishing:
             self._close_if_finished()
 
+    # -- shares
+
+    def _begin_share(self) -> None:
+        self._began_us = self._node.clock.monotonic_us()
+        self._share_bytes = SHARE_BYTES
+
+    def _is_crowded(self) -> bool:
+        """Whether what comes next has to wait until something was answered."""
+        owed_bytes, owner = self._owed_bytes, self._owner
+        return (
+            len(self._pending) >= IN_FLIGHT_MAX
+            or owed_bytes > OWED_BYTES_MAX
+            or (owed_bytes > 0 and owner.owed_bytes > owner.owed_bytes_max)
+        )
+
     def _serve_held(self) -> None:
-        """Takes up what was held; what is answered meanwhile comes back here, but only once."""
+        """Takes up what was held; what is answered meanwhile comes back here, but only once.
+        Then more can be read."""
         if self._is_catching_up:
             return
         self._is_catching_up = True
-        while self._held and len(self._pending) < IN_FLIGHT_MAX and not self._is_closed:
-            self._serve(memoryview(self._held.popleft()))
+        held = self._held
+        while held and self._share_bytes > 0 and not self._is_crowded() and not self._is_closed:
+            self._serve(memoryview(held.popleft()))
         self._is_catching_up = False
-        if not self._held and not self._is_finishing:
+        if held:
+            self._go_on_later()
+        elif not self._is_crowded() and not self._is_finishing:
+            self._is_paused = False
             self._link.resume()
+
+    def _go_on_later(self, delay_ms: int = 0) -> None:
+        """In another turn, when what was answered has left."""
+        if self._held and self._share_bytes <= 0 and not self._is_waiting and not self._is_closed:
+            self._is_waiting = True
+            node = self._node
+            at_ms = node.clock.monotonic_ms() + delay_ms
+            node.loop.call_at(at_ms, lambda: self._go_on(delay_ms))
+
+    def _go_on(self, waited_ms: int) -> None:
+        self._is_waiting = False
+        if self._link.queued_bytes:
+            self._go_on_later(min(2 * waited_ms + 1, RETRY_MS_MAX))
+        elif not self._is_closed:
+            self._begin_share()
+            self._serve_held()
 
     def count_quiet(self, checks_max: int) -> None:
         """Called now and then; closes the connection if nothing has come for so many times and

@@ -4,6 +4,7 @@ Offset -1 asks for everything that is committed. Records of internal topics, and
 are only compacted, are not deleted on request.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -18,7 +19,7 @@ NO_LOW_WATERMARK: Final = -1
 
 def handle(node: Node, request: Request) -> Any:
     """Answers when the new starts are durable: what was deleted must not come back."""
-    moved: list[Partition] = []
+    moved: list[tuple[Partition, dict[str, Any]]] = []
     topics = [
         {
             "name": topic.name,
@@ -26,23 +27,27 @@ def handle(node: Node, request: Request) -> Any:
         }
         for topic in request.body.topics
     ]
-    response = respond(request, {"topics": topics})
     if not moved:
-        return response
+        return respond(request, {"topics": topics})
     left = len(moved)
 
-    def durable() -> None:
+    def durable(row: dict[str, Any], error: KafkaError | None) -> None:
         nonlocal left
         left -= 1
+        if error is not None:
+            row.update(low_watermark=NO_LOW_WATERMARK, error_code=error.code)
         if not left:
-            request.answer(response)
+            request.answer(respond(request, {"topics": topics}))
 
-    for partition in moved:
-        node.housekeeping.persist_log_starts(partition.log, durable)
+    for partition, row in moved:
+        node.housekeeping.persist_log_starts(partition.log, partial(durable, row))
     return None
 
 
-def _delete(node: Node, topic: str, asked: Any, moved: list[Partition]) -> Values:
+def _delete(
+    node: Node, topic: str, asked: Any, moved: list[tuple[Partition, dict[str, Any]]]
+) -> Values:
+    row = {"partition_index": asked.partition_index, "error_code": ErrorCode.none}
     try:
         partition = find_local(node, topic, asked.partition_index)
         if is_internal(topic):
@@ -53,15 +58,11 @@ def _delete(node: Node, topic: str, asked: Any, moved: list[Partition]) -> Value
             raise KafkaError(
                 ErrorCode.policy_violation, f"{topic} does not have cleanup.policy=delete"
             )
-        low_watermark, code = partition.delete_records(asked.offset), ErrorCode.none
-        moved.append(partition)
+        row["low_watermark"] = partition.delete_records(asked.offset)
+        moved.append((partition, row))
     except KafkaError as error:
-        low_watermark, code = NO_LOW_WATERMARK, error.code
-    return {
-        "partition_index": asked.partition_index,
-        "low_watermark": low_watermark,
-        "error_code": code,
-    }
+        row.update(low_watermark=NO_LOW_WATERMARK, error_code=error.code)
+    return row
 
 
 API = Api(key=21, first=0, last=2, handle=handle)

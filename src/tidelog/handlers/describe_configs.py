@@ -17,7 +17,12 @@ from tidelog.handlers.describing import config_fields
 
 
 def handle(node: Node, request: Request) -> Any:
-    results = [_describe(node, request.body, resource) for resource in request.body.resources]
+    """What is asked for twice is answered once: each answer is much larger than its question."""
+    resources = {
+        (resource.resource_type, resource.resource_name): resource
+        for resource in request.body.resources
+    }
+    results = [_describe(node, request.body, resource) for resource in resources.values()]
     return respond(request, {"results": results})
 
 

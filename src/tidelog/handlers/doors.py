@@ -20,6 +20,9 @@ from tidelog.wire.frames import FrameReader
 IDLE_CHECKS: Final = 4
 """How often in `connections.max.idle.ms` it is looked for connections that idle."""
 
+OWED_BYTES_MAX: Final = 256 << 20
+"""Where `queued.max.request.bytes` sets no other limit."""
+
 _log = logging.getLogger("tidelog.connection")
 
 
@@ -36,6 +39,10 @@ class Doors:
         self._state: Literal["starting", "open", "closing"] = "starting"
         self.counters: Counters = node.counters
         self.request_bytes_max = settings().whole("socket.request.other.max.bytes")
+        self.owed_bytes = 0
+        """Of requests that have no answer yet. With too many, who is owed one waits unread."""
+        limit = settings().whole("queued.max.request.bytes")
+        self.owed_bytes_max = limit if limit > 0 else OWED_BYTES_MAX
 
     def open(self) -> None:
         """Those who came early have waited unread."""

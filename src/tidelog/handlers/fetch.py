@@ -10,6 +10,7 @@ from typing import Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.fetching import Answer, Fetching
+from tidelog.serving.fetch_sessions import FIRST_EPOCH, NO_SESSION, FetchSession
 from tidelog.wire.fetch import FetchRequest, read_fetch_request, write_fetch_response
 
 NO_PREFERRED_REPLICA: Final = -1
@@ -29,6 +30,11 @@ def handle(node: Node, request: Request) -> Answer | None:
     if fetch.forgotten:
         session.forget(fetch.forgotten)
     session.place(fetch.partitions)
+    if session.id != NO_SESSION and not node.sessions.remember(session):
+        if fetch.session_epoch != FIRST_EPOCH:
+            return Answer(0, int(ErrorCode.fetch_session_id_not_found), ())
+        session = FetchSession(NO_SESSION)
+        session.place(fetch.partitions)
     return Fetching(node, request, session).start()
 
 

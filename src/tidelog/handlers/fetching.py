@@ -107,20 +107,24 @@ class Fetching:
             self._answer(self._look()[0])
 
     def _answer(self, found: list[Found]) -> None:
-        assert self._timer is not None
-        self._timer.cancel()
-        self._session.parked = None
+        self._leave()
         answer = self._finish(found)
         if answer is not None:
             self._request.answer(answer)
 
     def _abandon(self) -> None:
         if self._session.parked is self:
-            assert self._timer is not None
-            self._timer.cancel()
-            self._session.parked = None
+            self._leave()
             if self._session.id == NO_SESSION:
                 self._session.end()
+
+    def _leave(self) -> None:
+        """Waits no more, and leaves no circle of references behind."""
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = None
+        self._session.parked = None
+        self._request.on_close = self._request.on_stop = None
 
     # -- looking
 

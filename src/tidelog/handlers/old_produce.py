@@ -14,6 +14,7 @@ from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.wire.header import RequestHeader
+from tidelog.wire.values import ITEMS_MAX
 
 VERSIONS: Final = range(3)
 
@@ -46,12 +47,16 @@ def _refuse_topics(frame: memoryview, at: int, version: int) -> bytes:
     (topics,) = _COUNT.unpack_from(frame, at)
     at += _COUNT.size
     answer = [_COUNT.pack(topics)]
+    items_left = ITEMS_MAX
     for _ in range(topics):
         (size,) = _SIZE.unpack_from(frame, at)
         name_end = at + _SIZE.size + max(0, size)
         (partitions,) = _COUNT.unpack_from(frame, name_end)
         answer.append(bytes(frame[at : name_end + _COUNT.size]))
         at = name_end + _COUNT.size
+        items_left -= 1 + max(0, partitions)
+        if items_left < 0:
+            raise KafkaError(ErrorCode.invalid_request, f"it names more than {ITEMS_MAX} things")
         for _ in range(partitions):
             index, size = _PARTITION.unpack_from(frame, at)
             at += _PARTITION.size + max(0, size)

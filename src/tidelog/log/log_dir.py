@@ -47,7 +47,6 @@ BOOT_ID: Final = ".boot_id"
 DELETE_SUFFIX: Final = "-delete"
 OPEN_FILES_MAX: Final = 512
 FILE_NAME_MAX: Final = 255
-REWRITE_BYTES: Final = 1 << 20
 CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 OTHER_NAMES: Final = {"node.id": "broker.id"}
 _DELETED_FOLDER: Final = re.compile(rf"\S+-\d+\.\S+{DELETE_SUFFIX}")
@@ -200,8 +199,11 @@ class LogDir:
             data = read_whole(self.disk, path) if self.disk.stat(path) is not None else b""
         except OSError as error:
             raise self.fail(error) from error
-        # A replica that was not flushed yet may have lost what is in this file.
-        return parse_partition_metadata(path, data) if data.strip(b"\0") else None
+        try:
+            return parse_partition_metadata(path, data)
+        except BadValue:
+            # A replica that was not flushed yet may have lost what is in this file, or a part.
+            return None
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Takes a replica out of the dir. Its folder is renamed, durably: a crash finds either
@@ -261,7 +263,7 @@ class LogDir:
         folder = f"{self.path}/{partition.folder}"
         opened = recovery.open_log(self, partition, folder, settings, found, self.workers)
         if not (self.was_closed or self.boot_is_noted):
-            _write_again(opened.log)
+            recovery.write_again(opened.log)
         self.logs[partition] = opened.log
         self.checked_bytes += opened.checked_bytes
         self.cut_bytes += opened.cut_bytes
@@ -396,15 +398,3 @@ def _doomed_name(partition: TopicPartition, unique: str) -> str:
     that it is to be removed counts from here on."""
     rest = f"-{partition.partition}.{unique}{DELETE_SUFFIX}"
     return partition.topic[: FILE_NAME_MAX - len(rest)] + rest
-
-
-def _write_again(log: PartitionLog) -> None:
-    """After a sync has failed, the system takes the pages it could not write for clean ones:
-    they are still read, but no later sync would write them. So, where the note of the boot
-    is gone, everything above the recovery point is made dirty once more."""
-    for index, segment in enumerate(log.segments.all):
-        if log.segments.end_of(index, log.log_end_offset) >= log.recovery_point:
-            file = segment.open_file()
-            for position in range(0, segment.size, REWRITE_BYTES):
-                size = min(REWRITE_BYTES, segment.size - position)
-                file.pwrite(file.pread(size, position), position)

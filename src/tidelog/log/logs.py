@@ -6,6 +6,7 @@ housekeeping goes from dir to dir, and what goes wrong in one of them is in its 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
@@ -53,7 +54,7 @@ class Logs:
         if belongs is not None:
             _in_each(self.online, lambda log_dir: _remove_strangers(log_dir, belongs))
         self._refuse_none()
-        self._refuse_twins()
+        self._settle_twins()
 
     def _refuse_none(self) -> None:
         if not self.online:
@@ -113,16 +114,23 @@ class Logs:
     def close(self) -> None:
         _in_each(self.dirs, LogDir.close)
 
-    def _refuse_twins(self) -> None:
-        homes: dict[TopicPartition, str] = {}
+    def _settle_twins(self) -> None:
+        """A dir that fails while a log is made leaves an empty one behind, and another dir takes
+        its place: the empty one goes. Two with something in them are for a human to look at."""
+        homes: dict[TopicPartition, LogDir] = {}
         for log_dir in self.online:
-            for partition in log_dir.logs:
-                if partition in homes:
+            for partition, log in list(log_dir.logs.items()):
+                twin = homes.setdefault(partition, log_dir)
+                if twin is log_dir:
+                    continue
+                if log.log_end_offset and twin.logs[partition].log_end_offset:
                     raise BadValue(
-                        f"{partition} is in {homes[partition]} and in {log_dir.path}: "
+                        f"{partition} is in {twin.path} and in {log_dir.path}: "
                         f"remove one of the two folders"
                     )
-                homes[partition] = log_dir.path
+                homes[partition] = log_dir if log.log_end_offset else twin
+                empty = twin if log.log_end_offset else log_dir
+                _in_each([empty], partial(_delete, partition=partition))
 
 
 def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
@@ -135,6 +143,10 @@ def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
             if error.code != ErrorCode.kafka_storage_error:
                 raise
     return done
+
+
+def _delete(log_dir: LogDir, partition: TopicPartition) -> None:
+    log_dir.delete_log(partition)
 
 
 def _remove_strangers(log_dir: LogDir, belongs: Belongs) -> None:

@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.base.limits import decompressed_bytes_max
 from tidelog.base.ports import Buffer, File
 from tidelog.log.log_files import LogFiles
 from tidelog.log.producers import FRESH, NO_TRANSACTION, SEQUENCE_MAX
@@ -42,7 +43,7 @@ from tidelog.records.batch import (
     unpack_header,
 )
 from tidelog.records.control import read_end_transaction
-from tidelog.records.reference import read_records
+from tidelog.records.time_lookup import first_not_before
 
 new_tuple = tuple.__new__
 _COPIED_BYTES: Final = 4096
@@ -372,11 +373,9 @@ class PartitionLog(LogFiles):
 
     def _first_in(self, batch: bytes, timestamp: int) -> tuple[int, int] | None:
         header = read_header(batch)
+        limit = decompressed_bytes_max(self.settings.max_message_bytes)
         try:
-            for record in read_records(batch):
-                if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
-                    return record.offset, record.timestamp
+            return first_not_before(batch, timestamp, self.log_start_offset, limit)
         except KafkaError:
             # Its records cannot be read: whoever asks may see for himself, from its start on.
             return max(header.base_offset, self.log_start_offset), header.max_timestamp
-        return None

@@ -39,6 +39,7 @@ from tidelog.log.segments import Segments
 from tidelog.log.truncation import cut_segment, cutting, finish_cut
 
 INLINE_BYTES_MAX: Final = 64 << 20
+REWRITE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,3 +337,15 @@ def _begin_at(log: PartitionLog, offset: int) -> None:
     log.segments = Segments([log.new_segment(offset)])
     log.log_end_offset = offset
     reload_producers(log, -1)
+
+
+def write_again(log: PartitionLog) -> None:
+    """After a sync has failed, the system takes the pages it could not write for clean ones:
+    they are still read, but no later sync would write them. So, where the note of the boot
+    is gone, everything above the recovery point is made dirty once more."""
+    for index, segment in enumerate(log.segments.all):
+        if log.segments.end_of(index, log.log_end_offset) >= log.recovery_point:
+            file = segment.open_file()
+            for position in range(0, segment.size, REWRITE_BYTES):
+                size = min(REWRITE_BYTES, segment.size - position)
+                file.pwrite(file.pread(size, position), position)

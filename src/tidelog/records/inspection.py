@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.limits import decompressed_bytes_max
 from tidelog.base.ports import Buffer, Disk
 from tidelog.records.batch import COMPRESSION_MASK, HEADER_SIZE, read_header, seal
 from tidelog.records.compression import NAMES, compress, decompress
@@ -51,17 +52,25 @@ def run(_disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
             keys_required=argument["keys_required"],
             compression=argument["compression"],
         )
+        if len(stored) > argument["stored_bytes_max"]:
+            raise KafkaError(
+                ErrorCode.message_too_large,
+                f"as it would be stored, the batch has {len(stored)} bytes, more than "
+                f"max.message.bytes={argument['stored_bytes_max']}",
+            )
     except KafkaError as error:
         return {"code": int(error.code), "message": error.message}
     return {"batch": b64encode(stored).decode()}
 
 
 def argument_for(
-    batch: Buffer, limit: int, *, keys_required: bool, compression: str
+    batch: Buffer, stored_bytes_max: int, *, keys_required: bool, compression: str
 ) -> dict[str, Any]:
+    """A batch that grows beyond what its topic takes must not come back as large as that."""
     return {
         "batch": b64encode(batch).decode(),
-        "limit": limit,
+        "limit": decompressed_bytes_max(stored_bytes_max),
+        "stored_bytes_max": stored_bytes_max,
         "keys_required": keys_required,
         "compression": compression,
     }

@@ -18,6 +18,8 @@ NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1
+POSITIONS_MAX: Final = 500_000
+"""Of all sessions together: each takes some 300 bytes for as long as its session lives."""
 
 
 class Parked(Protocol):
@@ -65,13 +67,15 @@ class Position:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "is_full", "parked", "positions", "ready", "used_ms")
+    __slots__ = ("counted", "epoch", "id", "is_full", "parked", "positions", "ready", "used_ms")
 
     def __init__(self, session_id: int) -> None:
         self.id = session_id
         self.epoch = 1
         self.is_full = True
         self.used_ms = 0
+        self.counted = 0
+        """How many of its positions are counted among all that are remembered."""
         self.positions: dict[Key, Position] = {}
         self.ready: dict[Position, None] = {}
         self.parked: Parked | None = None
@@ -108,6 +112,9 @@ class FetchSession:
         self.interrupt()
         for position in self.positions.values():
             self._let_go(position)
+        # Positions know their session: without this only the garbage collector would end it.
+        self.positions.clear()
+        self.ready.clear()
 
     @staticmethod
     def _let_go(position: Position) -> None:
@@ -123,6 +130,7 @@ class FetchSessions:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._new_id = new_id
+        self._positions = 0
         self._by_id: dict[int, FetchSession] = {}
         """The one that was used longest ago comes first."""
 
@@ -151,6 +159,16 @@ class FetchSessions:
         self._use(session, now_ms)
         return session
 
+    def remember(self, session: FetchSession) -> bool:
+        """Whether there is room for what a session has grown by. If not, it is no more: its
+        consumer may begin anew, or go on without one."""
+        self._positions += len(session.positions) - session.counted
+        session.counted = len(session.positions)
+        if self._positions <= POSITIONS_MAX or session.id not in self._by_id:
+            return True
+        self._end(session.id)
+        return False
+
     def _begin(self, now_ms: int) -> FetchSession:
         if len(self._by_id) >= self._slots:
             oldest = next(iter(self._by_id.values()), None)
@@ -172,4 +190,6 @@ class FetchSessions:
     def _end(self, session_id: int) -> None:
         session = self._by_id.pop(session_id, None)
         if session is not None:
+            self._positions -= session.counted
+            session.counted = 0
             session.end()

@@ -25,6 +25,9 @@ SENDFILE_BYTES_MAX = 1_048_576
 TURN_BYTES_MAX = 4_194_304
 """What one connection may send in a turn, so that a fast reader does not keep the loop."""
 PARTS_MAX = 1_024
+SMALL_ROOM_BYTES = 65_536
+"""A receiver with more room than this waits for the rest of something large."""
+WAKE_BYTES_MAX = 524_288
 _DRAIN_STEP = 65_536
 _DRAIN_STEPS_MAX = 16
 _OURS = "closed by this side"
@@ -56,6 +59,7 @@ class RealConnection:
         "_send",
         "_socket",
         "_state",
+        "_wake_bytes",
         "peer",
         "queued_bytes",
     )
@@ -83,6 +87,7 @@ class RealConnection:
         self._is_paused = False
         self._is_read = False
         self._is_waiting = False
+        self._wake_bytes = 1
 
     # The port.
 
@@ -211,6 +216,8 @@ class RealConnection:
             self.abandon(describe_error(error))
             return False
         is_full = size == len(room)
+        if len(room) > SMALL_ROOM_BYTES or self._wake_bytes > 1:
+            self._wake_at(len(room) - size)
         # Whoever owns the buffer may want to resize it now.
         del room
         if size == 0:
@@ -219,6 +226,14 @@ class RealConnection:
             return False
         receiver.received(size)
         return is_full and self._state == _OPEN
+
+    def _wake_at(self, missing: int) -> None:
+        """While a large frame comes in, lets the system collect a good part of it before it
+        wakes the loop again."""
+        wanted = min(missing, WAKE_BYTES_MAX) if missing > SMALL_ROOM_BYTES else 1
+        if wanted != self._wake_bytes:
+            self._wake_bytes = wanted
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def _fail(self, error: Exception) -> None:
         self._loop.on_error(f"{self.peer}: closed, its input could not be handled", error)

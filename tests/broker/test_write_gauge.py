@@ -1,0 +1,67 @@
+"""Large batches are written in the loop only while the disk keeps up."""
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.world.real import pressure
+from tidelog.world.sim.clock import SimClock
+from tidelog.write_gauge import LOOK_AGAIN_MS, SLOW_FOR_MS, SLOW_WRITE_US, WriteGauge
+
+
+class Given:
+    def __init__(self) -> None:
+        self.high = False
+        self.looks = 0
+
+    def is_high(self) -> bool:
+        self.looks += 1
+        return self.high
+
+
+def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
+    clock, given = SimClock(), Given()
+    gauge = WriteGauge(given, clock)
+    assert [gauge.is_high() for _ in range(100)] == [False] * 100
+    assert given.looks == 1
+    given.high = True
+    clock.advance(LOOK_AGAIN_MS)
+    assert gauge.is_high()
+
+
+def test_a_write_that_took_long_counts_as_pressure_for_a_while() -> None:
+    clock, given = SimClock(), Given()
+    gauge = WriteGauge(given, clock)
+    gauge.note(SLOW_WRITE_US)
+    assert not gauge.is_high()
+    gauge.note(SLOW_WRITE_US + 1)
+    clock.advance(SLOW_FOR_MS - 1)
+    assert gauge.is_high()
+    clock.advance(1)
+    assert not gauge.is_high()
+
+
+@pytest.mark.parametrize(
+    ("counters", "expected"),
+    [
+        ("nr_dirty 10\nnr_writeback 5", False),
+        ("nr_dirty 90\nnr_writeback 20", True),
+        ("nr_dirty 5", True),
+        ("rubbish", True),
+    ],
+)
+def test_the_kernels_counters_tell_before_it_makes_writers_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counters: str, expected: bool
+) -> None:
+    """It does so from 150 pages on here, half way between its two limits."""
+    limits = "nr_dirty_threshold 200\nnr_dirty_background_threshold 100\n"
+    (tmp_path / "vmstat").write_text(f"{limits}{counters}\n")
+    monkeypatch.setattr(pressure, "_COUNTERS", tmp_path / "vmstat")
+    assert pressure.RealPressure().is_high() is expected
+
+
+def test_a_system_that_does_not_tell_counts_as_pressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pressure, "_COUNTERS", tmp_path / "nothing")
+    assert pressure.RealPressure().is_high()
