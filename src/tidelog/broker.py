@@ -7,7 +7,7 @@ everything durable, and says so in the log dirs.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -278,21 +278,24 @@ class Broker:
             self._open_partitions(topic, 0, are_new=True)
         for topic, before in change.grown:
             self._open_partitions(topic, before, are_new=True)
-        for topic in change.deleted:
-            self._delete_partitions(topic)
+        self._delete_partitions(change.deleted)
         if change.broker_config:
             self._configure(list(self.partitions))
         elif change.topic_configs:
             changed = set(change.topic_configs)
             self._configure([p for p in self.partitions if p.topic in changed])
 
-    def _delete_partitions(self, topic: TopicInfo) -> None:
-        for index in range(len(topic.partitions)):
-            partition = self.partitions.by_key.get((topic.topic_id, index))
-            self.partitions.forget_offline(topic.name, topic.topic_id, index)
-            if partition is not None:
-                self.partitions.remove(partition)
-                self.logs.delete(partition.name)
+    def _delete_partitions(self, topics: Sequence[TopicInfo]) -> None:
+        """All at once: what makes it durable takes as long for one as for a thousand."""
+        gone: list[TopicPartition] = []
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                partition = self.partitions.by_key.get((topic.topic_id, index))
+                self.partitions.forget_offline(topic.name, topic.topic_id, index)
+                if partition is not None:
+                    self.partitions.remove(partition)
+                    gone.append(partition.name)
+        self.logs.delete(*gone)
 
     def _configure(self, partitions: list[Partition]) -> None:
         for partition in partitions:

@@ -158,8 +158,8 @@ class Housekeeping:
             return
         found = self._cleaner.pick()
         if found is not None:
-            self._is_cleaning = True
             cleaning = self._cleaner.begin(found)
+            self._is_cleaning = True
             self._loop.offload("clean", cleaning.job.result, partial(self._cleaned, cleaning))
 
     def _cleaned(self, cleaning: Cleaning, _end: object) -> None:

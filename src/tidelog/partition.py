@@ -25,6 +25,7 @@ class Partition:
         "bytes_out",
         "high_watermark",
         "index",
+        "is_busy",
         "is_deleted",
         "leader_epoch",
         "log",
@@ -47,6 +48,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.high_watermark = log.log_end_offset
         self.is_deleted = False
+        self.is_busy = False
+        """Whether something is being written to its log beside the loop: it must not be rolled."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.waiters: dict[Waiter, None] = {}
@@ -63,25 +66,21 @@ class Partition:
     def is_slow(self, batch: memoryview) -> bool:
         """Whether a batch must be appended beside the loop, and so later: it is large, has to be
         looked into or flushed, or others that were slow come before it."""
-        slow = self._slow
         return (
             self.needs_care
-            or slow.is_busy_with(self)
-            or (len(batch) > SMALL_BYTES_MAX and slow.must_not_wait_for(len(batch)))
+            or self.is_busy
+            or (len(batch) > SMALL_BYTES_MAX and self._slow.must_not_wait_for(len(batch)))
         )
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is being written to its log beside the loop: it must not be rolled."""
-        return self._slow.is_busy_with(self)
 
     def append(self, batch: bytearray | memoryview, now_ms: int) -> int:
         """Appends a produced batch at once; returns its first offset."""
-        if len(batch) <= SMALL_BYTES_MAX:
-            offset = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        size, log = len(batch), self.log
+        if size <= SMALL_BYTES_MAX:
+            offset = log.append_as_leader(batch, self.leader_epoch, now_ms)
         else:
             offset = self._slow.append_at_once(self, batch, now_ms)
-        self.appended(len(batch))
+        if log.log_end_offset > self.high_watermark:
+            self.appended(size)
         return offset
 
     def append_slowly(self, batch: bytearray | memoryview, done: Appended) -> None:
@@ -90,11 +89,13 @@ class Partition:
     def appended(self, size: int) -> None:
         """The log has grown by so many bytes, unless it had them before. As long as this broker
         is the only replica in sync, all of it is committed."""
-        end = self.log.log_end_offset
+        log = self.log
+        end = log.log_end_offset
         if end > self.high_watermark:
             self.high_watermark = end
             self.bytes_in += size
-            self.log.producers.committed_up_to(end)
+            if log.producers.undecided:
+                log.producers.committed_up_to(end)
             if self.waiters:
                 self.wake()
 

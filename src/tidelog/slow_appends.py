@@ -39,6 +39,7 @@ class Target(Protocol):
     leader_epoch: int
     needs_inspection: bool
     is_deleted: bool
+    is_busy: bool
 
     def appended(self, size: int) -> None: ...
 
@@ -50,9 +51,6 @@ class SlowAppends:
         self._clock = clock
         self._workers = workers
         self._queues: dict[Target, deque[tuple[bytearray | memoryview, Appended]]] = {}
-
-    def is_busy_with(self, partition: Target) -> bool:
-        return partition in self._queues
 
     def must_not_wait_for(self, size: int) -> bool:
         """Whether a batch is too large to be written in the loop now."""
@@ -75,6 +73,7 @@ class SlowAppends:
         if queue is not None:
             queue.append((batch, done))
             return
+        partition.is_busy = True
         self._queues[partition] = deque([(batch, done)])
         self._take_up(partition)
 
@@ -166,6 +165,7 @@ class SlowAppends:
         if queue:
             self._work.loop.call_soon(lambda: self._take_up(partition))
         else:
+            partition.is_busy = False
             del self._queues[partition]
 
 

@@ -44,7 +44,7 @@ from tidelog.records.reference import Record, encode_batch, read_records
 MIB = 1 << 20
 GROWTH_MAX = 64 * MIB
 LATENCY_SECONDS_MAX = 1.0
-FUZZED_FRAMES = 30_000
+FUZZED_FRAMES = 60_000
 FRAMES_EACH = 12
 
 SETTINGS = {"auto.create.topics.enable": "false", "socket.listen.backlog.size": "1024"}
@@ -373,7 +373,7 @@ def test_a_flood_of_connections_is_refused_and_leaves_no_descriptors(tmp_path: P
         check_log(server)
         refusals = server.output.read_text()
         assert refusals.count(" has 200 connections") + refusals.count(" has 100 connections") > 50
-        assert refusals.count("max.connections=350 are open") > 500
+        assert refusals.count("max.connections=350 are open") > 200
     finally:
         server.close()
 

@@ -21,6 +21,7 @@ from support.brokers import (
 )
 from tidelog.base.errors import KafkaError
 from tidelog.records.reference import Record, encode_batch, read_records
+from tidelog.serving.fetch_sessions import Position
 
 DELETE_RECORDS, INIT_PRODUCER_ID, CREATE_PARTITIONS = 21, 22, 37
 TOPICS = ("a", "b", "durable")
@@ -39,6 +40,7 @@ ODDS = {
     "produce_again": 8,
     "fetch": 14,
     "wait_for_more": 6,
+    "in_session": 10,
     "create": 8,
     "delete": 3,
     "grow": 3,
@@ -86,12 +88,14 @@ class History:
         self.values = 0
         self.last: dict[SimClient, tuple[Partition, bytes, str, int]] = {}
         self.producers: dict[SimClient, list[int]] = {}
+        self.sessions: dict[SimClient, tuple[int, int, dict[Partition, int]]] = {}
         self.meet()
 
     def meet(self) -> None:
         """New clients, for those of a broker that is gone are gone too."""
         self.clients = [self.node.client() for _ in range(CLIENTS)]
         self.producers.clear()
+        self.sessions.clear()
         self.last.clear()
 
     # -- running
@@ -270,12 +274,44 @@ class History:
         def take(answer: Any) -> None:
             found = answer.responses[0].partitions[0]
             assert found.error_code.name in EXPECTED, found.error_code
-            if found.error_code.name == "none" and key[0] not in self.model.unsure:
-                for offset, value in records_of(found.records):
-                    assert offset < found.high_watermark, "nobody sees what is not committed"
-                    assert known.get(offset, value) == value, f"{key} {offset}"
+            self.check_fetched(key, found)
 
         return take
+
+    def ask_in_session(self, client: SimClient) -> Any:
+        """A consumer of everything that goes on from where it was told it is."""
+        if client not in self.sessions or self.random.random() < 0.1:
+            session_id, _, places = self.sessions.get(client, (0, 0, {}))
+            places = {(topic, index): 0 for topic in TOPICS for index in range(3)}
+            self.sessions[client] = (session_id, 0, places)
+        session_id, epoch, places = self.sessions[client]
+        moved = places if epoch == 0 else dict(self.random.sample(list(places.items()), 2))
+        wanted = [(topic, index, offset) for (topic, index), offset in moved.items()]
+        wait_ms = self.random.choice((0, 30))
+        client.send_fetch(wanted, session_id=session_id, session_epoch=epoch, max_wait=wait_ms)
+
+        def take(answer: Any) -> None:
+            if answer.error_code.name != "none":
+                del self.sessions[client]
+                return
+            self.sessions[client] = (answer.session_id, epoch + 1, places)
+            for topic in answer.responses:
+                for found in topic.partitions:
+                    assert found.error_code.name in EXPECTED, found.error_code
+                    self.check_fetched((topic.topic, found.partition_index), found)
+                    if found.error_code.name == "offset_out_of_range":
+                        places[topic.topic, found.partition_index] = found.log_start_offset
+                    for offset, _ in records_of(found.records):
+                        places[topic.topic, found.partition_index] = offset + 1
+
+        return take
+
+    def check_fetched(self, key: Partition, found: Any) -> None:
+        known = self.model.acknowledged.get(key, {})
+        if found.error_code.name == "none" and key[0] not in self.model.unsure:
+            for offset, value in records_of(found.records):
+                assert offset < found.high_watermark, "nobody sees what is not committed"
+                assert known.get(offset, value) == value, f"{key} {offset}"
 
     def ask_wait_for_more(self, client: SimClient) -> Any:
         return self.ask_fetch(client, self.random.choice((1, 20, 500)))
@@ -413,7 +449,11 @@ class History:
         assert not broker.doors.connections
         assert broker.doors.owed_bytes == 0
         assert broker.slow_appends.is_idle
-        assert not any(partition.waiters for partition in broker.partitions)
+        live = broker.sessions._by_id
+        for partition in broker.partitions:
+            for waiter in partition.waiters:
+                assert isinstance(waiter, Position)
+                assert live.get(waiter.session.id) is waiter.session, "a session that is over waits"
 
 
 _NOTHING: tuple[Partition, bytes, str, int] = (("", 0), b"", "", 0)

@@ -42,21 +42,27 @@ def write_records(
 
 
 def _send_all(sender: "Sender", records: Iterable[InputRecord]) -> None:
+    """What came before a mistake or Ctrl-C is written, as far as that is possible."""
+    try:
+        _send_each(sender, records)
+    except KeyboardInterrupt:
+        remark("")
+        sender.flush(_LAST_SECONDS)
+        raise
+    sender.report()
+
+
+def _send_each(sender: "Sender", records: Iterable[InputRecord]) -> None:
     is_typed = sys.stdin.isatty()
     try:
         for record in records:
             sender.send(record)
             if is_typed:
                 sender.flush()
-    except KeyboardInterrupt:
-        remark("")
-        sender.flush(_LAST_SECONDS)
-        raise
     except BadValue:
         sender.flush()
         raise
     sender.flush()
-    sender.report()
 
 
 def _check(where: Destination) -> None:

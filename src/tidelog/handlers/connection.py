@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Connection
 from tidelog.handlers import api_versions, old_produce
-from tidelog.handlers.api import Api, Request
+from tidelog.handlers.api import Api, Part, Request
 from tidelog.log.partition_log import Slice
 from tidelog.serving.counters import Counters
 from tidelog.wire.frames import FrameReader
@@ -29,8 +29,6 @@ REQUEST_BYTES: Final = SHARE_BYTES // IN_FLIGHT_MAX
 """What a request takes of that beside its answer."""
 OWED_BYTES_MAX: Final = 16 << 20
 """Larger requests than this together wait unread for an answer to the first of them."""
-SHARE_US: Final = 10_000
-"""What takes longer leaves the rest to another turn."""
 RETRY_MS_MAX: Final = 64
 PRODUCE: Final = 0
 
@@ -52,6 +50,8 @@ class ClientConnection:
     __slots__ = (
         "_apis",
         "_began_us",
+        "_counted",
+        "_counted_key",
         "_frames",
         "_held",
         "_is_catching_up",
@@ -88,6 +88,8 @@ class ClientConnection:
         self._owed_bytes = 0
         self._share_bytes = 0
         self._began_us = 0
+        self._counted = 0
+        self._counted_key = -1
         self.listener = listener
         self.client_id: str | None = None
         self._quiet_checks = 0
@@ -116,11 +118,12 @@ class ClientConnection:
         for frame in frames:
             if self._is_closed:
                 return
-            if self._held or self._share_bytes <= 0 or self._is_crowded():
+            if self._held or self._share_bytes <= 0 or (self._pending and self._is_crowded()):
                 self._held.append(bytearray(frame))
             else:
                 self._serve(frame)
-        if self._held or self._is_crowded():
+        self._end_share()
+        if self._held or (self._pending and self._is_crowded()):
             self._is_paused = True
             self._link.pause()
             self._go_on_later()
@@ -163,22 +166,31 @@ class ClientConnection:
             self.close(f"{what} cannot be read: {error.message}")
             return
         self.client_id = header.client_id
-        self._handle(api, header, body, len(frame))
-
-    def _handle(self, api: Api, header: RequestHeader, body: Any, size: int) -> None:
         request = Request(self, api, header.version, header.correlation_id, header.client_id, body)
-        request.began_us = self._began_us
-        request.size = size
-        self._owed_bytes += size
-        self._owner.owed_bytes += size
-        self._pending.append(request)
+        pending = self._pending
+        pending.append(request)
         try:
             response = api.handle(self._node, request)
-            if response is not None:
+            if response is None:
+                self._owe(request, len(frame))
+            elif len(pending) == 1:
+                pending.popleft()
+                self._send(api.write(request, response))
+                self._count(api.key)
+            else:
+                self._owe(request, len(frame))
                 request.answer(response)
         except Exception:
             _log.exception("bug peer=%s request=%s", self._link.peer, _named(header))
             self.close("the broker failed to answer it")
+
+    def _owe(self, request: Request, size: int) -> None:
+        """Notes a request whose answer is still to come, or waits behind another one."""
+        if request.parts is None:
+            request.began_us = self._began_us
+            request.size = size
+            self._owed_bytes += size
+            self._owner.owed_bytes += size
 
     def _answer_unsupported(self, header: RequestHeader, frame: memoryview, at: int) -> None:
         """A client that asks which versions there are in a version we do not have is told so in
@@ -196,42 +208,60 @@ class ClientConnection:
             self, api_versions.API, header.version, header.correlation_id, header.client_id, None
         )
         self._pending.append(request)
-        request.parts = [answer] if answer else []
         request.began_us = self._began_us
+        request.parts = [answer] if answer else []
         self.answered(request)
 
     # -- answers
 
     def answered(self, request: Request) -> None:
-        took_us = self._node.clock.monotonic_us() - request.began_us
-        self._owner.counters.answered(request.api.key, took_us)
-        if self._is_closed and not self._pending:
-            return
+        """A request that waited has its answer; those that come next in order leave now."""
+        if request.began_us:
+            took_us = self._node.clock.monotonic_us() - request.began_us
+            self._owner.counters.answered(request.api.key, took_us)
+        else:
+            self._count(request.api.key)
         pending = self._pending
-        send = self._link.send
-        room = self._share_bytes
         while pending and (parts := pending[0].parts) is not None:
             size = pending.popleft().size
             self._owed_bytes -= size
             self._owner.owed_bytes -= size
-            room -= REQUEST_BYTES
-            for part in parts:
-                if isinstance(part, Slice):
-                    self._link.send_file(part.file, part.position, part.size)
-                else:
-                    send(part)
-                    room -= len(part)
-        self._share_bytes = room if took_us < SHARE_US else 0
+            self._send(parts)
         if self._is_paused:
             self._serve_held()
         if self._is_finishing:
             self._close_if_finished()
+
+    def _send(self, parts: list[Part]) -> None:
+        room = self._share_bytes - REQUEST_BYTES
+        for part in parts:
+            if type(part) is bytes:
+                self._link.send(part)
+                room -= len(part)
+            else:
+                assert isinstance(part, Slice)
+                self._link.send_file(part.file, part.position, part.size)
+        self._share_bytes = room
 
     # -- shares
 
     def _begin_share(self) -> None:
         self._began_us = self._node.clock.monotonic_us()
         self._share_bytes = SHARE_BYTES
+
+    def _count(self, api_key: int) -> None:
+        """Counts a request that was answered at once. Its answer leaves at the end of the share,
+        with the others, so that is how long it took."""
+        if api_key != self._counted_key:
+            self._end_share()
+            self._counted_key = api_key
+        self._counted += 1
+
+    def _end_share(self) -> None:
+        if self._counted:
+            took_us = self._node.clock.monotonic_us() - self._began_us
+            self._owner.counters.answered(self._counted_key, took_us, self._counted)
+            self._counted = 0
 
     def _is_crowded(self) -> bool:
         """Whether what comes next has to wait until something was answered."""
@@ -252,6 +282,7 @@ class ClientConnection:
         while held and self._share_bytes > 0 and not self._is_crowded() and not self._is_closed:
             self._serve(memoryview(held.popleft()))
         self._is_catching_up = False
+        self._end_share()
         if held:
             self._go_on_later()
         elif not self._is_crowded() and not self._is_finishing:

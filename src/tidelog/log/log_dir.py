@@ -14,8 +14,7 @@ reads with one error, those of other dirs go on (S10). Checkpoints keep the entr
 replicas that are not open, so that nothing is forgotten while a start is under way.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
@@ -38,18 +37,16 @@ from tidelog.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from tidelog.log.doomed import doomed_name, is_doomed
 from tidelog.log.files import OpenFiles, read_whole, remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.steps import Steps, run_now
 
 LOCK: Final = ".lock"
 BOOT_ID: Final = ".boot_id"
-DELETE_SUFFIX: Final = "-delete"
 OPEN_FILES_MAX: Final = 512
-FILE_NAME_MAX: Final = 255
 CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 OTHER_NAMES: Final = {"node.id": "broker.id"}
-_DELETED_FOLDER: Final = re.compile(rf"\S+-\d+\.\S+{DELETE_SUFFIX}")
 
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
@@ -121,7 +118,7 @@ class LogDir:
             self._forget_clean_shutdown()
             for name in filter(self._is_folder, self.disk.list(self.path)):
                 partition = TopicPartition.from_folder(name)
-                if _DELETED_FOLDER.fullmatch(name) is not None:
+                if is_doomed(name):
                     self._remove_folder(f"{self.path}/{name}")
                 elif partition is not None:
                     self._open_log(partition, settings_of(partition))
@@ -181,7 +178,7 @@ class LogDir:
         folder = f"{self.path}/{partition.folder}"
         try:
             if any(partition in offsets for offsets in self._all_offsets().values()):
-                self._forget_offsets(partition)
+                self._forget_offsets([partition])
             self.disk.make_folder(folder)
             if topic_id is not None:
                 metadata = format_partition_metadata(topic_id)
@@ -206,28 +203,38 @@ class LogDir:
             return None
 
     def delete_log(self, partition: TopicPartition) -> None:
-        """Takes a replica out of the dir. Its folder is renamed, durably: a crash finds either
-        the whole log or one that is to be removed. The files go after their delay; in a dir
+        self.delete_logs([partition])
+
+    def delete_logs(self, partitions: Collection[TopicPartition]) -> None:
+        """Takes replicas out of the dir. Their folders are renamed, durably: a crash finds either
+        a whole log or one that is to be removed. The files go after their delay; in a dir
         that is offline they stay, and are found to belong to no topic when it is back."""
-        log = self.logs.pop(partition)
-        log.is_gone = True
+        logs = [self.logs.pop(partition) for partition in partitions]
+        for log in logs:
+            log.is_gone = True
         if self.failure is not None:
             raise self.fail(self.failure)
-        now_ms = self.clock.now_ms()
-        doomed = f"{self.path}/{_doomed_name(partition, f'{now_ms:x}-{len(self._doomed)}')}"
         try:
-            for segment in log.segments.all:
-                segment.forget()
-            self.disk.rename(log.folder, doomed)
+            for log in logs:
+                self._doom(log)
             self.disk.sync_folder(self.path)
-            self._doomed.append((now_ms + log.settings.file_delete_delay_ms, doomed))
-            self._forget_offsets(partition)
+            self._forget_offsets(partitions)
         except OSError as error:
             raise self.fail(error) from error
 
-    def _forget_offsets(self, partition: TopicPartition) -> None:
+    def _doom(self, log: PartitionLog) -> None:
+        for segment in log.segments.all:
+            segment.forget()
+        now_ms = self.clock.now_ms()
+        name = doomed_name(log.partition, f"{now_ms:x}-{len(self._doomed)}")
+        self.disk.rename(log.folder, f"{self.path}/{name}")
+        due_ms = now_ms + log.settings.file_delete_delay_ms
+        self._doomed.append((due_ms, f"{self.path}/{name}"))
+
+    def _forget_offsets(self, partitions: Iterable[TopicPartition]) -> None:
         for offsets in self._all_offsets().values():
-            offsets.pop(partition, None)
+            for partition in partitions:
+                offsets.pop(partition, None)
         self.checkpoint()
 
     def remove_doomed(self) -> None:
@@ -391,10 +398,3 @@ class LogDir:
     def _release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()
-
-
-def _doomed_name(partition: TopicPartition, unique: str) -> str:
-    """What the folder of a deleted replica is called. A long topic name is cut short: only
-    that it is to be removed counts from here on."""
-    rest = f"-{partition.partition}.{unique}{DELETE_SUFFIX}"
-    return partition.topic[: FILE_NAME_MAX - len(rest)] + rest

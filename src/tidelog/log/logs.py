@@ -5,7 +5,7 @@ its own replicas with it; when the last one fails there is nothing left to serve
 housekeeping goes from dir to dir, and what goes wrong in one of them is in its `failure`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -81,10 +81,12 @@ class Logs:
                 return log
         raise KafkaError(ErrorCode.kafka_storage_error, "all log dirs are offline")
 
-    def delete(self, partition: TopicPartition) -> None:
-        """Takes a log out of its dir, and off the disk unless that has failed."""
-        homes = [log_dir for log_dir in self.dirs if partition in log_dir.logs]
-        _in_each(homes, lambda log_dir: log_dir.delete_log(partition))
+    def delete(self, *partitions: TopicPartition) -> None:
+        """Takes logs out of their dirs, and off the disks unless those have failed."""
+        for log_dir in self.dirs:
+            here = [partition for partition in partitions if partition in log_dir.logs]
+            if here:
+                _in_each([log_dir], partial(_delete, partitions=here))
 
     def dir_of(self, partition: TopicPartition) -> LogDir:
         log = self.get(partition)
@@ -130,7 +132,7 @@ class Logs:
                     )
                 homes[partition] = log_dir if log.log_end_offset else twin
                 empty = twin if log.log_end_offset else log_dir
-                _in_each([empty], partial(_delete, partition=partition))
+                _in_each([empty], partial(_delete, partitions=[partition]))
 
 
 def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
@@ -145,14 +147,18 @@ def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
     return done
 
 
-def _delete(log_dir: LogDir, partition: TopicPartition) -> None:
-    log_dir.delete_log(partition)
+def _delete(log_dir: LogDir, partitions: Collection[TopicPartition]) -> None:
+    log_dir.delete_logs(partitions)
 
 
 def _remove_strangers(log_dir: LogDir, belongs: Belongs) -> None:
-    for partition in list(log_dir.logs):
-        if not belongs(partition, log_dir.topic_id(partition)):
-            log_dir.delete_log(partition)
+    strangers = [
+        partition
+        for partition in log_dir.logs
+        if not belongs(partition, log_dir.topic_id(partition))
+    ]
+    if strangers:
+        log_dir.delete_logs(strangers)
 
 
 def _retain(log_dir: LogDir) -> int:

@@ -94,7 +94,7 @@ class Producers:
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
         self._open: list[int] = []
-        self._undecided: list[tuple[int, int]] = []
+        self.undecided: list[tuple[int, int]] = []
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, delta: int, attributes: int
@@ -174,7 +174,7 @@ class Producers:
         if first_offset == NO_TRANSACTION:
             return None
         del self._open[bisect_left(self._open, first_offset)]
-        insort(self._undecided, (first_offset, offset))
+        insort(self.undecided, (first_offset, offset))
         if not is_abort:
             return None
         stable = self._open[0] if self._open else offset + 1
@@ -182,13 +182,13 @@ class Producers:
 
     def committed_up_to(self, high_watermark: int) -> None:
         """Transactions whose marker is below the high watermark are decided for every reader."""
-        if self._undecided:
-            self._undecided = [t for t in self._undecided if t[1] >= high_watermark]
+        if self.undecided:
+            self.undecided = [t for t in self.undecided if t[1] >= high_watermark]
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins whose outcome readers must not rely on yet."""
-        firsts = self._open[:1] + [first for first, _ in self._undecided[:1]]
+        firsts = self._open[:1] + [first for first, _ in self.undecided[:1]]
         return min(firsts, default=None)
 
     def restore(self, producer_id: int, producer: Producer) -> None:

@@ -20,11 +20,11 @@ class Times:
         self.count = 0
         self.total_us = 0
 
-    def add(self, took_us: int) -> None:
-        self.count += 1
-        self.total_us += took_us
+    def add(self, took_us: int, count: int) -> None:
+        self.count += count
+        self.total_us += took_us * count
         bucket = took_us.bit_length()
-        self.buckets[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+        self.buckets[bucket if bucket < BUCKETS else BUCKETS - 1] += count
 
     def cumulative(self) -> list[tuple[int, int]]:
         """Upper bounds in microseconds, and how many took less than each."""
@@ -52,8 +52,8 @@ class Counters:
         self.requests_refused = 0
         """Those that could not be read, or asked for what is not served."""
 
-    def answered(self, api_key: int, took_us: int) -> None:
+    def answered(self, api_key: int, took_us: int, count: int = 1) -> None:
         times = self.times.get(api_key)
         if times is None:
             times = self.times[api_key] = Times()
-        times.add(took_us)
+        times.add(took_us, count)
