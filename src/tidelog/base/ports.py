@@ -146,7 +146,8 @@ class Receiver(Protocol):
 
     def buffer(self) -> memoryview:
         """Where the next bytes are to be put. It is asked for before every read, so one buffer
-        can serve all connections."""
+        can serve all connections. Room for more than `RECEIVED_BYTES_MAX` says that so much is
+        missing of something that can be used only as a whole."""
 
     def received(self, size: int) -> None:
         """So many bytes have been put there."""

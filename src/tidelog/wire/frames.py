@@ -13,11 +13,10 @@ its own, which is used again only when no view on it is left: to keep it, keep t
 from typing import Final
 
 from tidelog.base.errors import KafkaError
+from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.wire.values import INT32, malformed
 
-SHARED_BYTES: Final = 64 * 1024
-"""All requests of one read are served in one turn, so this bounds how long one client can keep
-the loop."""
+SHARED_BYTES: Final = RECEIVED_BYTES_MAX
 _SMALL_BYTES: Final = 16 * 1024
 _GROWTH: Final = 4
 _START_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.base.ports import Buffer, File, Receiver
 from tidelog.world.real.disk import RealFile
 from tidelog.world.real.loop import EpollLoop
@@ -25,8 +26,6 @@ SENDFILE_BYTES_MAX = 1_048_576
 TURN_BYTES_MAX = 4_194_304
 """What one connection may send in a turn, so that a fast reader does not keep the loop."""
 PARTS_MAX = 1_024
-SMALL_ROOM_BYTES = 65_536
-"""A receiver with more room than this waits for the rest of something large."""
 WAKE_BYTES_MAX = 524_288
 _DRAIN_STEP = 65_536
 _DRAIN_STEPS_MAX = 16
@@ -216,7 +215,7 @@ class RealConnection:
             self.abandon(describe_error(error))
             return False
         is_full = size == len(room)
-        if len(room) > SMALL_ROOM_BYTES or self._wake_bytes > 1:
+        if len(room) > RECEIVED_BYTES_MAX or self._wake_bytes > 1:
             self._wake_at(len(room) - size)
         # Whoever owns the buffer may want to resize it now.
         del room
@@ -230,7 +229,7 @@ class RealConnection:
     def _wake_at(self, missing: int) -> None:
         """While a large frame comes in, lets the system collect a good part of it before it
         wakes the loop again."""
-        wanted = min(missing, WAKE_BYTES_MAX) if missing > SMALL_ROOM_BYTES else 1
+        wanted = min(missing, WAKE_BYTES_MAX) if missing > RECEIVED_BYTES_MAX else 1
         if wanted != self._wake_bytes:
             self._wake_bytes = wanted
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
