@@ -100,6 +100,7 @@ class Housekeeping:
             yield from log.flushing(now_ms)
         if any(log.log_start_offset > log.durable_log_start for log in log_dir.logs.values()):
             yield from checkpointing(log_dir, self._written[log_dir.path])
+        yield from log_dir.removing_doomed()
 
     def _checkpoint(self) -> None:
         for log_dir in self._logs.online:

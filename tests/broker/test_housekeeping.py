@@ -208,3 +208,13 @@ def test_a_topic_that_is_deleted_during_a_slow_append_takes_no_dir_offline(delay
     codes = {a.responses[0].partition_responses[0].error_code.name for a in client.answers[1:]}
     assert codes <= {"none", "unknown_topic_or_partition"}
     assert node.broker.logs.online == node.broker.logs.dirs
+
+
+def test_the_files_of_a_deleted_topic_go_after_their_delay_not_at_the_next_retention() -> None:
+    node = SimNode(log_retention_check_interval_ms=10 * HOUR_MS)
+    client = node.client()
+    client.create("events", file_delete_delay_ms=2_000)
+    client.ask(20, 5, topic_names=["events"], timeout=1000)
+    assert any("delete" in name for name in node.disk.list("/data"))
+    node.loop.run_for(5_000)
+    assert not any("delete" in name for name in node.disk.list("/data"))

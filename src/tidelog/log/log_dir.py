@@ -106,8 +106,7 @@ class LogDir:
         return {OTHER_NAMES.get(name, name): value for name, value in found.items()}
 
     def open(self, identity: Mapping[str, str], settings_of: SettingsOf) -> None:
-        """Opens every log in the dir. `identity` is what meta.properties must say (broker.id,
-        cluster.id); it is written if the dir is new."""
+        """Opens every log. `identity` is what meta.properties must say; a new dir is given it."""
         if self.failure is not None:
             raise self.fail(self.failure)
         if self._lock is None:
@@ -255,7 +254,8 @@ class LogDir:
                 self._remove_folder(path)
 
         try:
-            yield remove
+            if files or folders:
+                yield remove
         except OSError as error:
             raise self.fail(error) from error
 

@@ -89,6 +89,8 @@ class LogFiles:
         self.durable_recovery_point = 0
         self.last_flush_ms = 0
         self.snapshot_offset = 0
+        self.closed_at = -1
+        """Where the log ended when it was last closed, if it was not cut since."""
         self.is_gone = False
         """Whether it was deleted: its folder has another name then, or is another log's."""
         self._names_changed = False
@@ -222,8 +224,12 @@ class LogFiles:
                 raise self.failed(error) from error
 
     def close(self, now_ms: int) -> None:
-        """Makes everything durable, so that the next start need not look at it."""
-        if self.home.failure is not None:
+        """Makes everything durable, so that the next start need not look at it; that is so
+        already of a log that is empty, or as the last stop has left it."""
+        is_untouched = self.log_end_offset == self.closed_at and not (
+            self._truncations or self._names_changed
+        )
+        if self.home.failure is not None or not self.log_end_offset or is_untouched:
             return
         try:
             self.segments.active.write_indexes()
@@ -243,6 +249,8 @@ class LogFiles:
 
     def take_doomed(self, now_ms: int) -> list[str]:
         """The files whose time has come. Whoever takes them removes them."""
+        if not self._doomed:
+            return []
         due = [paths for due_ms, paths in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         return [path for paths in due for path in paths]

@@ -318,7 +318,7 @@ def _settle_bounds(log: PartitionLog, found: Found) -> None:
         _begin_at(log, log.log_start_offset)
     log.recovery_point = min(max(found.recovery_point, log.log_start_offset), log.log_end_offset)
     if found.was_closed:
-        log.recovery_point = log.log_end_offset
+        log.recovery_point = log.closed_at = log.log_end_offset
     log.epochs.truncate_suffix(log.log_end_offset)
     log.epochs.advance_log_start(log.log_start_offset)
 
