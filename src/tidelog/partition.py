@@ -64,12 +64,17 @@ class Partition:
     # -- writing
 
     def is_slow(self, batch: memoryview) -> bool:
-        """Whether a batch must be appended beside the loop, and so later: it is large, has to be
-        looked into or flushed, or others that were slow come before it."""
+        """Whether a batch must be appended beside the loop, and so later: it is large, begins a
+        new segment, has to be looked into or flushed, or others that were slow come before it."""
+        size = len(batch)
+        segment = self.log.segments.active
         return (
             self.needs_care
             or self.is_busy
-            or (len(batch) > SMALL_BYTES_MAX and self._slow.must_not_wait_for(len(batch)))
+            or (
+                (size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes)
+                and self._slow.must_not_wait_for(self.log, size)
+            )
         )
 
     def append(self, batch: bytearray | memoryview, now_ms: int) -> int:

@@ -52,8 +52,12 @@ class SlowAppends:
         self._workers = workers
         self._queues: dict[Target, deque[tuple[bytearray | memoryview, Appended]]] = {}
 
-    def must_not_wait_for(self, size: int) -> bool:
-        """Whether a batch is too large to be written in the loop now."""
+    def must_not_wait_for(self, log: PartitionLog, size: int) -> bool:
+        """Whether a batch must not be written in the loop now: it is too large, or begins a new
+        segment, for which files have to be made."""
+        segment = log.segments.active
+        if segment.size + size > segment.roll_bytes:
+            return True
         return size > SMALL_BYTES_MAX and (size > INLINE_BYTES_MAX or self._gauge.is_high())
 
     def append_at_once(self, partition: Target, batch: bytearray | memoryview, now_ms: int) -> int:
@@ -116,7 +120,7 @@ class SlowAppends:
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
         _refuse_deleted(partition)
         log, epoch, now_ms = partition.log, partition.leader_epoch, self._clock.now_ms()
-        if not self.must_not_wait_for(len(batch)):
+        if not self.must_not_wait_for(log, len(batch)):
             self._in_the_log(partition, self.append_at_once(partition, batch, now_ms), len(batch))
             return
         pending = begin_append(log, batch, epoch, now_ms)

@@ -41,6 +41,7 @@ from tidelog.log.files import (
 )
 from tidelog.log.flush import Flush
 from tidelog.log.producers import Producers
+from tidelog.log.roll import Roll, Snapshot
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
@@ -114,11 +115,23 @@ class LogFiles:
                 raise self.failed(error) from error
 
     def _roll(self) -> Segment:
+        roll = self.begin_roll()
+        roll.run()
+        return self.end_roll(roll)
+
+    def begin_roll(self) -> Roll:
+        """What is to be made for the next segment. Until `end_roll` nothing may be appended."""
+        self.segments.active.write_indexes()
+        segment = Segment(self.folder, self.log_end_offset, self.settings, self.home.files)
+        return Roll(snapshot=self.begin_snapshot(), segment=segment)
+
+    def end_roll(self, roll: Roll) -> Segment:
         self.segments.active.close_for_writing()
-        self.take_snapshot()
-        segment = self.new_segment(self.log_end_offset)
-        self.segments.add(segment)
-        return segment
+        self.end_snapshot(roll.snapshot)
+        self._snapshot_position = 0
+        self._names_changed = True
+        self.segments.add(roll.segment)
+        return roll.segment
 
     def new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self.folder, base_offset, self.settings, self.home.files)
@@ -135,14 +148,40 @@ class LogFiles:
         write_whole(self.disk, path, format_epochs(self.epochs.entries), durable=False)
 
     def take_snapshot(self, *, durable: bool = False) -> None:
-        """Writes the producer state down, so that it need not be replayed from further back.
-        One that was taken in the middle of a segment is of no use once there is a later one."""
+        """Writes the producer state down, so that it need not be replayed from further back."""
+        snapshot = self.begin_snapshot()
+        snapshot.run(durable=durable)
+        self.end_snapshot(snapshot)
+
+    def begin_snapshot(self) -> Snapshot:
         before, offset = self.snapshot_offset, self.log_end_offset
-        snapshots.write(self.disk, self.folder, offset, self.producers, durable=durable)
-        if self.segments.active.base_offset < before < offset:
-            remove_if_there(self.disk, f"{self.folder}/{file_name(before, SNAPSHOT)}")
-        self.snapshot_offset = offset
-        self._snapshot_position = self.segments.active.size
+        is_superfluous = self.segments.active.base_offset < before < offset
+        return Snapshot(
+            disk=self.disk,
+            offset=offset,
+            position=self.segments.active.size,
+            path=f"{self.folder}/{file_name(offset, SNAPSHOT)}",
+            data=snapshots.encode(self.producers),
+            superfluous=f"{self.folder}/{file_name(before, SNAPSHOT)}" if is_superfluous else None,
+        )
+
+    def end_snapshot(self, snapshot: Snapshot) -> None:
+        self.snapshot_offset = snapshot.offset
+        self._snapshot_position = snapshot.position
+
+    def snapshotting(self) -> Steps:
+        """The same in steps. What a roll or a truncation has made of it meanwhile counts more."""
+        before, truncations = self.snapshot_offset, self._truncations
+        snapshot = self.begin_snapshot()
+        try:
+            yield snapshot.run
+            if self._truncations != truncations:
+                remove_if_there(self.disk, snapshot.path)
+        except OSError as error:
+            if not self.is_gone:
+                raise self.failed(error) from error
+        if (self.snapshot_offset, self._truncations) == (before, truncations):
+            self.end_snapshot(snapshot)
 
     @property
     def bytes_since_snapshot(self) -> int:
@@ -227,7 +266,7 @@ class LogFiles:
         """Makes everything durable, so that the next start need not look at it; that is so
         already of a log that is empty, or as the last stop has left it."""
         is_untouched = self.log_end_offset == self.closed_at and not (
-            self._truncations or self._names_changed
+            self._truncations or self._names_changed or self.epochs.changed
         )
         if self.home.failure is not None or not self.log_end_offset or is_untouched:
             return

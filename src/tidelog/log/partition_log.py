@@ -266,16 +266,22 @@ class PartitionLog(LogFiles):
     def room_for(self, size: int, last_offset: int, timestamp: int) -> Segment:
         """The active segment if it takes a batch that ends so, or is as empty as a new one;
         otherwise a new one."""
+        if self.has_room(size, last_offset, timestamp):
+            return self.segments.active
+        return self._roll()
+
+    def has_room(self, size: int, last_offset: int, timestamp: int) -> bool:
+        """Whether the active segment takes a batch that ends so; if not, the next one must."""
         segment = self.segments.active
         if segment.size == 0 or segment.has_room(size, last_offset, timestamp):
-            return segment
+            return True
         if size > self.settings.segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
                 f"a batch of {size} bytes is larger than segment.bytes="
                 f"{self.settings.segment_bytes}",
             )
-        return self._roll()
+        return False
 
     def check_timestamps(
         self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int

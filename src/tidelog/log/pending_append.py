@@ -7,9 +7,9 @@ log has not changed; and between the two nothing else may be appended to it, or 
 
 from dataclasses import dataclass
 
-from tidelog.base.ports import File
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import FRESH
+from tidelog.log.roll import Roll
 from tidelog.log.segment import Segment
 from tidelog.records.batch import BatchHeader, check_produced, stamp, stamp_log_append_time
 
@@ -17,14 +17,18 @@ from tidelog.records.batch import BatchHeader, check_produced, stamp, stamp_log_
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAppend:
     segment: Segment
-    file: File
+    roll: Roll | None
+    """What makes the segment, if it is a new one."""
     position: int
     header: BatchHeader
     leader_epoch: int
     batch: bytearray | memoryview
 
     def run(self) -> None:
-        self.file.pwrite(self.batch, self.position)
+        if self.roll is not None:
+            self.roll.run()
+        assert self.segment.file is not None
+        self.segment.file.pwrite(self.batch, self.position)
 
 
 def begin_append(
@@ -55,16 +59,17 @@ def _place(
     log: PartitionLog, header: BatchHeader, batch: bytearray | memoryview, leader_epoch: int
 ) -> PendingAppend:
     try:
-        segment = log.room_for(header.size, header.last_offset, header.max_timestamp)
+        fits = log.has_room(header.size, header.last_offset, header.max_timestamp)
+        roll = None if fits else log.begin_roll()
     except OSError as error:
         raise log.failed(error) from error
+    segment = log.segments.active if roll is None else roll.segment
     if log.settings.timestamp_type_log_append:
         stamp_log_append_time(batch, header.max_timestamp)
     stamp(batch, header.base_offset, leader_epoch)
-    assert segment.file is not None
     return PendingAppend(
         segment=segment,
-        file=segment.file,
+        roll=roll,
         position=segment.size,
         header=header,
         leader_epoch=leader_epoch,
@@ -79,10 +84,12 @@ def end_append(log: PartitionLog, pending: PendingAppend, end: Exception | None)
     assert end is None, f"writing raised {end!r}"
     log.check_online()
     header, segment = pending.header, pending.segment
-    assert segment is log.segments.active, "rolled while a batch was being written"
     assert header.base_offset == log.log_end_offset, "appended while a batch was being written"
     offset, last_offset = header.base_offset, header.last_offset
     try:
+        if pending.roll is not None:
+            log.end_roll(pending.roll)
+        assert segment is log.segments.active, "rolled while a batch was being written"
         if pending.leader_epoch != log.epochs.latest:
             log.assign_epoch(pending.leader_epoch, offset)
         segment.note(pending.position, header.size, offset, last_offset, header.max_timestamp)
