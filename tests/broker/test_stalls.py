@@ -40,13 +40,17 @@ def longest_wait(server: TidelogServer, work: Thread) -> float:
     return longest
 
 
-@pytest.mark.xfail(reason="the files of all new partitions are made in one turn of the loop")
+@pytest.mark.xfail(
+    strict=False, reason="the files of all new partitions are made in one turn of the loop"
+)
 def test_making_a_thousand_partitions_slows_nobody(server: TidelogServer) -> None:
     with WireClient(server.address, 60) as client:
         assert longest_wait(server, Thread(target=client.create, args=("wide", 1_000))) < 0.2
 
 
-@pytest.mark.xfail(reason="a request of the admin APIs is handled in one turn of the loop")
+@pytest.mark.xfail(
+    strict=False, reason="a request of the admin APIs is handled in one turn of the loop"
+)
 def test_a_request_that_names_very_many_topics_slows_nobody(server: TidelogServer) -> None:
     names = [f"{number:x}" for number in range(200_000)]
     with WireClient(server.address, 60) as client:
@@ -58,7 +62,9 @@ def test_a_request_that_names_very_many_topics_slows_nobody(server: TidelogServe
         assert longest_wait(server, Thread(target=delete)) < 0.5
 
 
-@pytest.mark.xfail(reason="one worker looks into all batches, record by record in Python")
+@pytest.mark.xfail(
+    strict=False, reason="one worker looks into all batches, record by record in Python"
+)
 def test_a_batch_of_very_many_records_does_not_keep_others_from_being_looked_into(
     server: TidelogServer,
 ) -> None:

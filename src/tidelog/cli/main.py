@@ -23,7 +23,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "configs": ("tidelog.cli.configs:app", "Show and change the settings of topics and brokers."),
     "produce": ("tidelog.cli.produce:produce", "Write lines to a topic, as records."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
-    "demo": ("tidelog.cli.demo:demo", "Watch a log being written, killed, aged and compacted."),
+    "demo": ("tidelog.cli.demo:demo", "Watch Kafka clients use a node that is killed under them."),
     "dump-log": ("tidelog.cli.dump_log:dump_log", "Print what is in the files of a log."),
     "znode": ("tidelog.cli.znode:app", "Look at the nodes a server keeps its metadata in."),
     "kernels": ("tidelog.cli.kernels:app", "Compile the loops over records ahead of their use."),
