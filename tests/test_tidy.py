@@ -55,7 +55,11 @@ CHILD_MODULES: Final = frozenset(
     ("chunks", "cleaned_segment", "cleaning", "filtering", "key_map", "scanning")
 )
 """What compacts and checks long logs, of tidelog.log."""
-SPEC_ROWS: Final = (*(f"S{number}" for number in range(1, 12)), "L1")
+SPEC_ROWS: Final = (
+    *(f"S{number}" for number in range(1, 12)),
+    *(f"T{number}" for number in range(1, 7)),
+    *("R1", "R3", "R4", "R5", "A1", "L1", "L6", "O1", "O2", "O3"),
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
