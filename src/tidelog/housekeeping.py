@@ -17,7 +17,7 @@ from tidelog.disk_work import DiskWork
 from tidelog.log.checkpointing import checkpointing
 from tidelog.log.cleaner import Cleaner, Cleaning
 from tidelog.log.log_dir import LogDir
-from tidelog.log.logs import SNAPSHOT_EVERY_BYTES, Logs
+from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
 from tidelog.log.steps import Steps
@@ -25,6 +25,7 @@ from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 
 FLUSH_CHECK_MS: Final = 1_000
+SNAPSHOT_EVERY_BYTES: Final = 64 << 20
 
 Persisted = Callable[[KafkaError | None], None]
 
@@ -53,38 +54,33 @@ class Housekeeping:
         self._is_stopped = False
 
     def start(self) -> None:
-        self._every("flush", lambda: FLUSH_CHECK_MS, self._flush)
+        self._every(lambda: FLUSH_CHECK_MS, self._flush)
         self._every(
-            "checkpoint",
             lambda: self._settings().whole("replica.high.watermark.checkpoint.interval.ms"),
             self._checkpoint,
         )
         self._every(
-            "retention",
             lambda: self._settings().whole("log.retention.check.interval.ms"),
             self._retain,
         )
         self._every(
-            "producers",
             lambda: self._settings().whole("producer.id.expiration.check.interval.ms"),
             self._expire_producers,
         )
-        self._every(
-            "compaction", lambda: self._settings().whole("log.cleaner.backoff.ms"), self._clean
-        )
+        self._every(lambda: self._settings().whole("log.cleaner.backoff.ms"), self._clean)
 
     def stop(self) -> None:
         self._is_stopped = True
 
     # -- when
 
-    def _every(self, name: str, interval_ms: Callable[[], int], work: Callable[[], None]) -> None:
+    def _every(self, interval_ms: Callable[[], int], work: Callable[[], None]) -> None:
         def run() -> None:
             if not self._is_stopped:
                 try:
                     work()
                 finally:
-                    self._every(name, interval_ms, work)
+                    self._every(interval_ms, work)
 
         self._loop.call_at(self._clock.monotonic_ms() + max(1, interval_ms()), run)
 

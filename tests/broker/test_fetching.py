@@ -1,5 +1,6 @@
 """Fetch against a whole broker on virtual time: limits, waiting, sessions."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -307,3 +308,20 @@ def test_sessions_remember_no_more_than_there_is_room_for(
     assert (answer.session_id, len(answer.responses)) == (0, 60)
     client.send_fetch([("events", 0, 0)], session_epoch=0)
     assert client.wait().session_id > 0
+
+
+def test_a_disk_that_fails_while_pages_are_warmed_is_told_and_goes_offline() -> None:
+    """S10: the reader finds out, not only the thread that read for it."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = filled(node)
+    for _ in range(30):
+        client.produce("events", one_batch("x" * 100_000))
+    node.disk.cold_share = 1.0
+    partition = node.broker.partitions.find("events", 0)
+    client.send_fetch([("events", 0, 0)], max_bytes=1 << 20)
+    assert node.loop.run_until(lambda: partition.bytes_out > 0), "its records were found"
+    node.disk.fail(errno.EIO, operations=("pread",), path="*.log", times=1)
+    answer = client.wait().responses[0].partitions[0]
+    assert answer.error_code.name == "kafka_storage_error"
+    assert not answer.records
+    assert node.broker.logs.online == []

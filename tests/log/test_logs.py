@@ -336,14 +336,13 @@ def test_failing_stop_of_one_dir_does_not_keep_the_others_from_stopping_cleanly(
 
 @pytest.mark.parametrize("operation", ["pwrite", "rename", "sync", "sync_folder", "create"])
 def test_housekeeping_goes_on_in_the_other_dirs(operation: str) -> None:
-    """V19: retention, flush, snapshots."""
+    """V19: retention, flush."""
     broker = Broker()
     for log_dir in broker.logs.dirs:
         log_dir.high_watermarks |= dict.fromkeys(log_dir.logs, 8)
         for log in log_dir.logs.values():
             log.settings = LogSettings(segment_bytes=400, retention_bytes=0)
     broker.disk.fail(errno.EIO, operations=[operation], path="/disk0/*", times=None)
-    broker.logs.take_snapshots()
     broker.logs.flush(all_of_it=True)
     broker.logs.retain()
     assert broker.logs.online == broker.logs.dirs[1:]

@@ -8,25 +8,9 @@ from typing import Any
 from tidelog.base.settings import Settings
 from tidelog.broker import Broker, World
 from tidelog.cluster.image import TopicInfo
-from tidelog.handlers import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
-    describe_producers,
-    describe_topic_partitions,
-    find_coordinator,
-    incremental_alter_configs,
-    init_producer_id,
-    metadata,
-    offset_fetch,
-)
-from tidelog.handlers.api import Api, Request
+from tidelog.handlers.api import Request
 from tidelog.handlers.building import build
+from tidelog.handlers.table import APIS as ALL_APIS
 from tidelog.partition import Partition
 from tidelog.wire import codec
 from tidelog.wire.header import read_request_header
@@ -39,26 +23,9 @@ from tidelog.world.sim.network import SimNetwork
 from tidelog.world.sim.pressure import SimPressure
 from tidelog.world.sim.workers import SimWorkers
 
-APIS: dict[int, Api] = {
-    module.API.key: module.API
-    for module in (
-        metadata,
-        offset_fetch,
-        find_coordinator,
-        create_topics,
-        delete_topics,
-        delete_records,
-        init_producer_id,
-        describe_configs,
-        alter_configs,
-        describe_log_dirs,
-        create_partitions,
-        incremental_alter_configs,
-        describe_cluster,
-        describe_producers,
-        describe_topic_partitions,
-    )
-}
+_DATA_APIS = frozenset((0, 1, 2, 18, 23))
+"""Those that are tested through a connection, in tests/broker."""
+APIS = {key: api for key, api in ALL_APIS.items() if key not in _DATA_APIS}
 SETTINGS = {
     "broker.id": "1",
     "broker.rack": "here",

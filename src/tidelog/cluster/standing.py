@@ -62,6 +62,9 @@ class Standing:
                 listener(change)
             except (KafkaError, OSError) as error:
                 _log.error("a change of the cluster could not be followed here: %s", error)
+            except Exception:
+                # A bug, but the changes that others ask for must not wait for ever behind it.
+                _log.exception("bug: a change of the cluster could not be followed here")
 
     def refresh_settings(self) -> None:
         """Takes over what the image has of dynamic settings."""

@@ -213,9 +213,7 @@ class Fetching:
                 here.position.partition.bytes_out += here.size
         if session.id == NO_SESSION:
             session.end()
-        cold = [
-            here.records for here in found if isinstance(here.records, Slice) and _is_cold(here)
-        ]
+        cold = [here for here in found if _is_cold(here)]
         if cold:
             self._warm(cold, found)
             return None
@@ -237,17 +235,20 @@ class Fetching:
         except KafkaError as error:
             return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
 
-    def _warm(self, cold: list[Slice], found: list[Found]) -> None:
+    def _warm(self, cold: list[Found], found: list[Found]) -> None:
+        """Reads what is cold beside the loop, then answers. A disk that fails takes its dir
+        offline, and the consumer is told."""
+        slices = [here.records for here in cold if isinstance(here.records, Slice)]
+
         def read() -> None:
-            for file, position, size in cold:
+            for file, position, size in slices:
                 for at in range(position, position + size, WARMED_BYTES):
                     file.pread(min(WARMED_BYTES, position + size - at), at)
 
         def done(end: Exception | None) -> None:
-            """An error is for whoever reads next; that is the answer's own business."""
-            del end
-            answer = Answer(self._session.id, _GOOD, [_copied(here) for here in found])
-            self._request.answer(answer)
+            failed = set(map(id, cold)) if isinstance(end, OSError) else set()
+            rows = [_failed(here, end) if id(here) in failed else _copied(here) for here in found]
+            self._request.answer(Answer(self._session.id, _GOOD, rows))
 
         lane = found[0].position.index % WARMING_LANES
         self._node.loop.offload(f"warm {lane}", read, done)
@@ -261,9 +262,15 @@ def _copied(found: Found) -> Found:
     try:
         return found._replace(records=records.file.pread(records.size, records.position))
     except OSError as error:
-        assert isinstance(found.position.partition, Partition)
-        code = found.position.partition.log.failed(error).code
-        return found._replace(error=int(code), records=None, size=0)
+        return _failed(found, error)
+
+
+def _failed(found: Found, error: Exception | None) -> Found:
+    """What a consumer is told of a range that the disk did not give."""
+    assert isinstance(found.position.partition, Partition)
+    assert isinstance(error, OSError)
+    code = found.position.partition.log.failed(error).code
+    return found._replace(error=int(code), records=None, size=0)
 
 
 def _is_news(found: Found) -> bool:

@@ -16,8 +16,6 @@ from tidelog.log.log_dir import LogDir, SettingsOf
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
 
-SNAPSHOT_EVERY_BYTES = 64 << 20
-
 Done = TypeVar("Done")
 
 Belongs = Callable[[TopicPartition, bytes | None], bool]
@@ -109,10 +107,6 @@ class Logs:
 
         _in_each(self.online, flush)
 
-    def take_snapshots(self) -> None:
-        """Bounds what must be replayed after a crash to a stretch that is read in no time."""
-        _in_each(self.online, _take_snapshots)
-
     def close(self) -> None:
         _in_each(self.dirs, LogDir.close)
 
@@ -170,12 +164,3 @@ def _retain(log_dir: LogDir) -> int:
     removed = sum(delete_old_segments(log, now_ms) for log in log_dir.logs.values())
     log_dir.remove_doomed()
     return removed
-
-
-def _take_snapshots(log_dir: LogDir) -> None:
-    for log in log_dir.logs.values():
-        try:
-            if log.bytes_since_snapshot > SNAPSHOT_EVERY_BYTES:
-                log.take_snapshot()
-        except OSError as error:
-            raise log.failed(error) from error
