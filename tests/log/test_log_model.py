@@ -2,7 +2,7 @@
 disk operation, and opened again (S9, S10, V16-V18, X25-X28)."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from support.trial import Death, Operation, Trial
@@ -69,6 +69,7 @@ def play(
 @given(
     st.lists(operations, min_size=1, max_size=40), st.integers(2, 12), crashes, st.integers(0, 999)
 )
+@example([Operation("roll", 57), Operation("restart_at", 46)], 2, (1, "before", "process"), 5)
 def test_log_is_what_the_model_says_after_any_operations_and_crashes(
     steps: list[Operation], crash_every: int, crash: tuple[int, When, Death], seed: int
 ) -> None:
