@@ -106,7 +106,7 @@ def test_aiokafka_records_come_back_and_are_stored_as_compressed(
 ) -> None:
     topic = make_topic()
     compression = None if codec == "none" else codec
-    sending = send(broker.address, topic, KEY_OR_VALUE, compression_type=compression, linger_ms=200)
+    sending = send(broker.address, topic, KEY_OR_VALUE, compression_type=compression, linger_ms=600)
     assert run(sending) == [(0, offset) for offset in range(len(KEY_OR_VALUE))]
     assert stored_codecs(broker.log_dir, topic) == {CODECS[codec]}
     found = run(read(broker.address, topic, len(KEY_OR_VALUE)))

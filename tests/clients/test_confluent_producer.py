@@ -41,7 +41,11 @@ def test_confluent_records_come_back_and_are_stored_as_compressed(
     broker: Server, make_topic: MakeTopic, codec: str
 ) -> None:
     topic = make_topic()
-    reports = send(producer(broker.address, compression_type=codec), topic, SAMPLES)
+    writer = producer(broker.address, compression_type=codec, linger_ms=60_000)
+    # Records of a topic it does not know yet it takes over one by one, and while it is flushed
+    # sends what it has: a first batch that is too small to be compressed.
+    writer.list_topics(topic)
+    reports = send(writer, topic, SAMPLES)
     assert reports == [(0, offset) for offset in range(len(SAMPLES))]
     assert stored_codecs(broker.log_dir, topic) == {CODECS[codec]}
     messages = read(broker.address, topic, len(SAMPLES))

@@ -127,7 +127,7 @@ def test_kafka_python_records_come_back_and_are_stored_as_compressed(
         missing(f"kafka-python finds no package for {codec}")
     topic = make_topic()
     compression = None if codec == "none" else codec
-    reports = send(broker.address, topic, RECORDS, compression_type=compression, linger_ms=200)
+    reports = send(broker.address, topic, RECORDS, compression_type=compression, linger_ms=600)
     assert reports == [(0, offset) for offset in range(len(RECORDS))]
     assert stored_codecs(broker.log_dir, topic) == {CODECS[codec]}
     found = read(broker.address, topic, len(RECORDS))
