@@ -1,0 +1,1 @@
+"""Replication of one partition, as a machine without I/O."""
