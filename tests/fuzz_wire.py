@@ -12,10 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from kio.schema.index import api_key_map, schema_name_map
-
 from support.mutants import receive, requests, responses, serve
 from tidelog.base.errors import KafkaError
+from tidelog.wire.codec import entity_type
 from tidelog.wire.frames import FrameReader, ReceiveBuffers
 
 _ANSWER = b"\xff"
@@ -25,10 +24,10 @@ _STREAM = b"\xfe"
 def attempt(data: bytes) -> None:
     """One input. Its first byte says what it is: an answer, a stream, or else a request."""
     try:
-        if data[:1] == _ANSWER and len(data) > 3:
-            api_key, version = data[1], data[2]
-            if version in schema_name_map.get(api_key_map.get(api_key, ""), {}):
-                receive(api_key, version, data[3:])
+        if data[:1] == _ANSWER and len(data) > 4:
+            api_key, version = int.from_bytes(data[1:3], "big"), data[3]
+            entity_type(api_key, version, "response")
+            receive(api_key, version, data[4:])
         elif data[:1] == _STREAM:
             _stream(data[1:])
         else:
@@ -53,7 +52,8 @@ def write_corpus(folder: Path) -> None:
     """The inputs to begin with."""
     frames = requests(seed=1, each=2)
     answers = [
-        _ANSWER + bytes((key, version)) + frame for key, version, frame in responses(2, each=1)
+        _ANSWER + key.to_bytes(2, "big") + bytes((version,)) + frame
+        for key, version, frame in responses(2, each=1)
     ]
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames[:20])
     for number, content in enumerate((*frames, *answers, _STREAM + stream)):

@@ -1,47 +1,55 @@
 """One node: the parts of a broker put together, started in order and stopped in order.
 
-A start takes the log dirs, opens the coordinator, reads the cluster's metadata, opens the logs,
-and only then lets clients in. From there on the broker follows the metadata: topics that come,
-go, grow or change their settings do so in its logs. A stop answers what was accepted, makes
-everything durable, and says so in the log dirs.
+A start takes the log dirs, opens the coordinator, opens the logs, and only then registers: from
+there on the controller says what is led and followed here, and when it has said so for the first
+time clients are let in. A stop has its partitions led elsewhere first, answers what was accepted,
+makes everything durable, and says so in the log dirs.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from tidelog.base.control import ControlRequest
 from tidelog.base.coordination import Coordination
 from tidelog.base.errors import BadValue, KafkaError
-from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import (
     Clock,
+    Connection,
     Disk,
     Entropy,
-    Listener,
     Loop,
     Network,
     Pressure,
+    Receiver,
     Workers,
 )
-from tidelog.base.settings import Settings, read_listeners, read_protocol_map
+from tidelog.base.settings import Settings
 from tidelog.cluster.effective import effective_log_settings
-from tidelog.cluster.image import BrokerInfo, TopicInfo
+from tidelog.cluster.image import BrokerInfo
+from tidelog.cluster.isr_writes import IsrWriter
 from tidelog.cluster.metadata import Metadata
 from tidelog.cluster.requests import Change
+from tidelog.cluster.surroundings import Surroundings
 from tidelog.disk_work import DiskWork
+from tidelog.fetchers import Fetchers
 from tidelog.handlers.api import Api
 from tidelog.handlers.doors import Doors
 from tidelog.handlers.table import APIS
+from tidelog.hosting import Hosting
 from tidelog.housekeeping import Housekeeping
+from tidelog.in_sync import InSync
+from tidelog.listening import Listening
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
-from tidelog.log.partition_log import PartitionLog
 from tidelog.partition import Partition
 from tidelog.partitions import Partitions
+from tidelog.peers.link import Address, Wiring
+from tidelog.peers.peers import BrokerPeers
 from tidelog.serving.counters import Counters
 from tidelog.serving.fetch_sessions import FetchSessions
 from tidelog.slow_appends import SlowAppends
@@ -71,14 +79,28 @@ class World:
     """Given the folder where an embedded coordinator keeps its tree."""
 
 
+class _PeersOf:
+    """The other brokers, as soon as this one has a number."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def send(
+        self, broker_id: int, request: ControlRequest, done: Callable[[Any | KafkaError], None]
+    ) -> None:
+        self._broker.peers.send(broker_id, request, done)
+
+
 class Broker:
     def __init__(self, settings: Settings, world: World) -> None:
         self._static = settings
         self._world = world
-        self._listeners: list[Listener] = []
         self._is_stopping = False
         self._coordination: Coordination | None = None
         self._metadata: Metadata | None = None
+        self._peers: BrokerPeers | None = None
+        self._fetchers: Fetchers | None = None
+        self._identity: dict[str, str] = {}
         self.clock = world.clock
         self.entropy = world.entropy
         self.loop = world.loop
@@ -96,10 +118,19 @@ class Broker:
             lambda: int.from_bytes(world.entropy.random_bytes(4), "big") >> 1,
         )
         self.fetch_bytes_max = settings.whole("fetch.max.bytes")
+        self._listening = Listening(settings, world.host_name)
+        self.inter_broker_listener = self._listening.inter_broker
         self.doors = Doors(self, lambda: self.settings, world.loop, world.clock)
+        self._broker_doors = Doors(
+            self, lambda: self.settings, world.loop, world.clock, for_brokers=True
+        )
         self._disk_work = DiskWork(world.loop)
         self.slow_appends = SlowAppends(
             self._disk_work, world.clock, world.inspecting, world.pressure
+        )
+        self.in_sync = InSync(self.partitions, lambda: self.settings, world.clock, world.loop)
+        self.hosting = Hosting(
+            self.logs, self.partitions, self.slow_appends, self.in_sync, world.clock
         )
         self.housekeeping = Housekeeping(
             self.logs,
@@ -127,6 +158,11 @@ class Broker:
         return self._metadata
 
     @property
+    def peers(self) -> BrokerPeers:
+        assert self._peers is not None, "the broker has not been started"
+        return self._peers
+
+    @property
     def broker_id(self) -> int:
         return self.metadata.broker_id
 
@@ -137,77 +173,96 @@ class Broker:
     @property
     def endpoints(self) -> list[tuple[str, str, int]]:
         """Listener name, host and port of everything that is listened on."""
-        wanted = read_listeners(self._static.text("listeners"))
-        return [
-            (listener.name, listener.host, taken.port)
-            for listener, taken in zip(wanted, self._listeners, strict=True)
-        ]
+        return self._listening.endpoints
 
     # -- start
 
     def start(self, done: Callable[[Exception | None], None]) -> None:
         """`done` gets None when clients are let in, or why that cannot be."""
         try:
-            identity = self.logs.take()
-            self._listen()
+            self._identity = self.logs.take()
+            self._listening.start(self._world.network, self._accept)
             if self.logs.dirs[0].failure is not None:
-                # Its tree is there; without it nothing is known of any topic.
+                # An embedded tree is there; without it nothing is known of any topic.
                 raise self.logs.dirs[0].failure
             self._coordination = self._world.open_coordination(f"{self.logs.dirs[0].path}/znodes")
-            self._metadata = Metadata(
-                self._coordination,
-                self._static,
-                self.clock,
-                self.entropy,
-                self.loop,
-                self._broker_info(identity),
+            around = Surroundings(
+                coordination=self._coordination,
+                clock=self.clock,
+                entropy=self.entropy,
+                loop=self.loop,
+                peers=_PeersOf(self),
+                host=self.hosting,
             )
+            self._metadata = Metadata(around, self._static, self._broker_info())
         except (BadValue, KafkaError, OSError) as error:
             done(error)
             return
-        self._metadata.on_change(self._changed)
-        expected = identity.get("cluster.id")
-        self._metadata.start(partial(self._started, done), expected)
+        self.metadata.on_change(self._changed)
+        expected = self._identity.get("cluster.id")
+        self.metadata.prepare(partial(self._prepared, done), expected)
 
-    def _listen(self) -> None:
-        for listener in read_listeners(self._static.text("listeners")):
-            accept = partial(self.doors.accept, listener.name)
-            try:
-                taken = self._world.network.listen(listener.host, listener.port, accept)
-            except OSError as error:
-                raise BadValue(
-                    f"cannot listen on {listener.host or '*'}:{listener.port}: "
-                    f"{error.strerror}: stop what uses it, or set listeners"
-                ) from error
-            self._listeners.append(taken)
+    def _accept(self, listener: str, link: Connection) -> Receiver | None:
+        is_broker = listener == self.inter_broker_listener
+        return (self._broker_doors if is_broker else self.doors).accept(listener, link)
 
-    def _broker_info(self, identity: Mapping[str, str]) -> BrokerInfo:
-        settings = self._static
-        broker_id = settings.whole("broker.id")
-        if broker_id < 0 and "broker.id" in identity:
-            broker_id = int(identity["broker.id"])
-        rack = settings["broker.rack"]
+    def _join_up(self) -> None:
+        """Makes what talks to the other brokers, now that this one has a number."""
+        assert self._coordination is not None
+        world = self._world
+        wiring = Wiring(
+            network=world.network,
+            loop=world.loop,
+            clock=world.clock,
+            buffers=self.buffers,
+            client_id=f"broker-{self.broker_id}",
+        )
+        self._peers = BrokerPeers(
+            wiring,
+            self.broker_id,
+            self._address_of,
+            self.metadata.handle,
+            self._static.whole("controller.socket.timeout.ms"),
+        )
+        self._fetchers = Fetchers(
+            wiring,
+            self._address_of,
+            self.settings,
+            self.broker_id,
+            lambda: self.metadata.broker_epoch,
+        )
+        self.hosting.connect(self.broker_id, self._epoch_of, self._log_settings, self._fetchers)
+        self.in_sync.start(IsrWriter(self._coordination), self.metadata.isr_changed)
+
+    def _broker_id_of(self, identity: Mapping[str, str]) -> int:
+        broker_id = self._static.whole("broker.id")
+        return (
+            int(identity["broker.id"]) if broker_id < 0 and "broker.id" in identity else broker_id
+        )
+
+    def _broker_info(self) -> BrokerInfo:
+        rack = self._static["broker.rack"]
         return BrokerInfo(
-            broker_id=broker_id,
-            endpoints=self._advertised(),
-            protocols=read_protocol_map(settings.text("listener.security.protocol.map")),
+            broker_id=self._broker_id_of(self._identity),
+            endpoints=self._listening.advertised(),
+            protocols=self._listening.protocols(),
             rack=None if rack is None else str(rack),
         )
 
-    def _advertised(self) -> dict[str, tuple[str, int]]:
-        """What clients are told, by listener. A port of 0 stands for the one that was taken."""
-        taken = {name: port for name, _, port in self.endpoints}
-        text = self._static["advertised.listeners"]
-        listeners = read_listeners(self._static.text("listeners") if text is None else str(text))
-        return {
-            listener.name: (
-                listener.host or self._world.host_name,
-                listener.port or taken.get(listener.name, 0),
-            )
-            for listener in listeners
-        }
+    def _address_of(self, broker_id: int) -> Address | None:
+        broker = self.metadata.image.brokers.get(broker_id)
+        if broker is None or self.inter_broker_listener is None:
+            return None
+        return broker.endpoints.get(self.inter_broker_listener)
 
-    def _started(self, done: Callable[[Exception | None], None], error: Exception | None) -> None:
+    def _epoch_of(self, broker_id: int) -> int | None:
+        """The epoch under which a broker is registered, as far as is known here."""
+        if broker_id == self.broker_id:
+            return self.metadata.broker_epoch
+        broker = self.metadata.image.brokers.get(broker_id)
+        return None if broker is None else broker.epoch
+
+    def _prepared(self, done: Callable[[Exception | None], None], error: Exception | None) -> None:
         if self._is_stopping:
             return
         if error is None:
@@ -218,84 +273,32 @@ class Broker:
         if error is not None:
             done(error)
             return
-        self.housekeeping.start()
-        self.doors.open()
-        done(None)
+        self._join_up()
+        self._broker_doors.open()
+        self.metadata.join(partial(self._joined, done))
 
     def _open_logs(self) -> None:
         identity = {"broker.id": str(self.broker_id), "cluster.id": self.cluster_id}
-        self.logs.open(
-            identity, lambda partition: self._log_settings(partition.topic), self._belongs
-        )
-        for topic in self.metadata.image.topics.values():
-            self._open_partitions(topic, 0)
+        self.logs.open(identity, lambda partition: self._log_settings(partition.topic))
 
-    def _belongs(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
-        """Whether a log that was found is a partition's of a topic that there is."""
-        image = self.metadata.image
-        topic = image.topics.get(partition.topic)
-        if partition.topic in image.unreadable or (
-            topic is not None
-            and partition.partition < len(topic.partitions)
-            and topic_id in (None, topic.topic_id)
-        ):
-            return True
-        _log.warning("removing partition=%s why=its topic was deleted", partition)
-        return False
-
-    def _open_partitions(self, topic: TopicInfo, first: int, *, are_new: bool = False) -> None:
-        for index in range(first, len(topic.partitions)):
-            info = topic.partitions[index]
-            if self.broker_id in info.replicas:
-                log = self._find_log(topic, index, is_new=are_new)
-                if log is None:
-                    self.partitions.set_offline(topic.name, topic.topic_id, index)
-                else:
-                    self.partitions.add(
-                        Partition(log, topic.topic_id, info.leader_epoch, self.slow_appends)
-                    )
-
-    def _find_log(self, topic: TopicInfo, index: int, *, is_new: bool) -> PartitionLog | None:
-        """The log of a partition, made if it is not there; None if it may be in a dir that is
-        offline: an empty one in its place would pass for all there ever was."""
-        name = TopicPartition(topic.name, index)
-        for log_dir in self.logs.online:
-            if name in log_dir.logs:
-                return log_dir.logs[name]
-        if not self.logs.online or (not is_new and len(self.logs.online) < len(self.logs.dirs)):
-            _log.error("offline partition=%s why=its log may be in a dir that is offline", name)
-            return None
-        try:
-            return self.logs.create(name, self._log_settings(topic.name), topic.topic_id)
-        except KafkaError as error:
-            _log.error("offline partition=%s why=%s", name, error.message)
-            return None
+    def _joined(self, done: Callable[[Exception | None], None], error: Exception | None) -> None:
+        if self._is_stopping:
+            return
+        if error is None:
+            self.housekeeping.start()
+            self.doors.open()
+        done(error)
 
     # -- following the metadata
 
     def _changed(self, change: Change) -> None:
-        for topic in change.created:
-            self._open_partitions(topic, 0, are_new=True)
-        for topic, before in change.grown:
-            self._open_partitions(topic, before, are_new=True)
-        self._delete_partitions(change.deleted)
         if change.broker_config:
             self._configure(list(self.partitions))
+            if self._fetchers is not None:
+                self._fetchers.configure(self.settings)
         elif change.topic_configs:
             changed = set(change.topic_configs)
             self._configure([p for p in self.partitions if p.topic in changed])
-
-    def _delete_partitions(self, topics: Sequence[TopicInfo]) -> None:
-        """All at once: what makes it durable takes as long for one as for a thousand."""
-        gone: list[TopicPartition] = []
-        for topic in topics:
-            for index in range(len(topic.partitions)):
-                partition = self.partitions.by_key.get((topic.topic_id, index))
-                self.partitions.forget_offline(topic.name, topic.topic_id, index)
-                if partition is not None:
-                    self.partitions.remove(partition)
-                    gone.append(partition.name)
-        self.logs.delete(*gone)
 
     def _configure(self, partitions: list[Partition]) -> None:
         for partition in partitions:
@@ -307,18 +310,26 @@ class Broker:
     # -- stop
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Answers what was accepted, makes everything durable, and calls `done`."""
+        """Has others lead, answers what was accepted, makes everything durable, calls `done`."""
         self._is_stopping = True
-        for listener in self._listeners:
-            listener.close()
+        if self._metadata is None:
+            self._leave(done)
+        else:
+            self._metadata.leave(partial(self._leave, done))
+
+    def _leave(self, done: Callable[[], None]) -> None:
+        self._listening.close()
         self.housekeeping.stop()
+        self.in_sync.stop()
+        if self._fetchers is not None:
+            self._fetchers.close()
         deadline_ms = self.clock.monotonic_ms() + STOP_MS_MAX
         self.doors.close(partial(self._wait_for_disk, done, deadline_ms), deadline_ms)
 
     def _wait_for_disk(self, done: Callable[[], None], deadline_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()
         if self.slow_appends.is_idle and self._disk_work.is_idle:
-            self._close(done)
+            self._broker_doors.close(partial(self._close, done), now_ms)
         elif now_ms >= deadline_ms:
             # What is still being written must not be taken for whole by the next start.
             _log.error("stopped without closing the logs why=a disk does not come to an end")
@@ -332,6 +343,10 @@ class Broker:
             assert isinstance(log_dir, LogDir)
             log_dir.high_watermarks[partition.name] = partition.high_watermark
         self.logs.close()
+        if self._peers is not None:
+            self._peers.close()
+        if self._metadata is not None:
+            self._metadata.close()
         if self._coordination is not None:
             self._coordination.close()
         done()

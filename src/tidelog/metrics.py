@@ -60,7 +60,14 @@ def _replication(broker: Broker) -> Iterator[Iterator[str]]:
         "Partitions with fewer replicas in sync than min.insync.replicas, or all they have.",
         count(lambda name, info: len(info.isr) < min(minimum[name], len(info.replicas))),
     )
-    yield _gauge("partitions_led", "Partitions this broker leads.", [({}, len(broker.partitions))])
+    led = sum(partition.is_led for partition in broker.partitions)
+    yield _gauge("partitions_led", "Partitions this broker leads.", [({}, led)])
+    yield _gauge("replicas", "Replicas this broker holds.", [({}, len(broker.partitions))])
+    for name, text, value in (
+        ("isr_shrinks_total", "In-sync sets this broker made smaller.", broker.in_sync.shrinks),
+        ("isr_expands_total", "In-sync sets this broker made larger.", broker.in_sync.expands),
+    ):
+        yield _family("counter", name, text, [({}, value)])
     is_controller = image.controller_id == broker.broker_id
     yield _gauge(
         "active_controller", "1 if this broker is the controller.", [({}, int(is_controller))]

@@ -1,65 +1,172 @@
-"""One partition that this broker leads: its log, its high watermark, and who waits for it.
+"""One partition on this broker: its log, its replica machine, and who waits for it.
 
-An append moves the log end; the high watermark follows (R5), and with it whoever waits for
-records is woken. Readers get what lies below the high watermark, or, if they want committed
-transactions only, below the last stable offset. Waiting is cheap: a partition wakes only those
-who asked to be woken, once, at the end of the turn.
+The machine decides, the partition does: an append or a follower's fetch may lift the high
+watermark, and then producers are answered and readers woken. Readers get what lies below it,
+or, if they want committed transactions only, below the last stable offset; followers get all
+there is (R4). Waiting is cheap: a partition wakes only those who asked to be woken, once, at the
+end of the turn.
 """
+
+from collections.abc import Callable
+from typing import Protocol
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.settings.kinds import LONG_MAX
+from tidelog.cluster.image import PartitionInfo
 from tidelog.log import retention
 from tidelog.log.partition_log import PartitionLog, Slice
-from tidelog.serving.waiting import Waiter
+from tidelog.log.truncation import restart_at, truncate_suffix
+from tidelog.replication.isr import Committed
+from tidelog.replication.replica import Replica
+from tidelog.serving.acks import Acks
+from tidelog.serving.waiting import Waiter, WaitingFollower
 from tidelog.slow_appends import SMALL_BYTES_MAX, Appended, SlowAppends
 
 NO_CHECK = -1
 
 
+class Reader(Protocol):
+    """A connection to which ranges of the log were sent."""
+
+    def abort(self, why: str) -> None: ...
+
+
+class Keeper(Protocol):
+    """Whoever writes in-sync sets down."""
+
+    def proposed(self, partition: "Partition") -> None:
+        """The machine wants its in-sync set to be another one."""
+
+
 class Partition:
     __slots__ = (
+        "_end",
+        "_idle",
+        "_keeper",
+        "_low",
         "_slow",
+        "acks",
         "bytes_in",
         "bytes_out",
-        "high_watermark",
+        "end_waiters",
         "index",
         "is_busy",
         "is_deleted",
+        "is_led",
         "leader_epoch",
         "log",
         "name",
         "needs_care",
         "needs_inspection",
+        "readers",
+        "replica",
+        "state",
         "topic",
         "topic_id",
         "waiters",
     )
 
     def __init__(
-        self, log: PartitionLog, topic_id: bytes, leader_epoch: int, slow: SlowAppends
+        self,
+        log: PartitionLog,
+        topic_id: bytes,
+        replica: Replica,
+        slow: SlowAppends,
+        keeper: Keeper,
     ) -> None:
         self.log = log
+        self.replica = replica
         self.name: TopicPartition = log.partition
         self.topic = log.partition.topic
         self.index = log.partition.partition
         self.topic_id = topic_id
-        self.leader_epoch = leader_epoch
-        self.high_watermark = log.log_end_offset
+        self.state: PartitionInfo | None = None
+        """What the controller said last, or this leader has written since."""
+        self.leader_epoch = replica.leader_epoch
+        self.is_led = False
         self.is_deleted = False
         self.is_busy = False
-        """Whether something is being written to its log beside the loop: it must not be rolled."""
+        """Whether something is being written to its log beside the loop: it must not be rolled,
+        cut, or begin to follow."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.waiters: dict[Waiter, None] = {}
+        """Those who wait for the high watermark."""
+        self.end_waiters: dict[WaitingFollower, None] = {}
+        """Followers, who wait for the log end."""
+        self.acks = Acks()
+        self.readers: dict[Reader, None] = {}
+        """Followers' connections on which ranges of the log may still be under way."""
+        self._end = log.log_end_offset
+        self._low: list[tuple[int, Callable[[], None]]] = []
+        self._idle: Callable[[], None] | None = None
         self._slow = slow
+        self._keeper = keeper
         self.configure(log.settings)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.replica.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         unstable = self.log.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        watermark = self.replica.high_watermark
+        return watermark if unstable is None else min(unstable, watermark)
+
+    # -- who leads
+
+    def lead(self, state: PartitionInfo, now_ms: int) -> None:
+        """This broker leads it now, or goes on to with another in-sync set or assignment."""
+        self.state = state
+        replica = self.replica
+        replica.min_isr = self._min_isr(len(state.replicas))
+        before = replica.high_watermark
+        replica.has_elr = bool(state.elr)
+        epochs = (state.leader_epoch, state.state_version)
+        replica.become_leader(epochs, state.replicas, state.isr, now_ms)
+        self.leader_epoch = state.leader_epoch
+        self.is_led = True
+        self._end = self.log.log_end_offset
+        if replica.high_watermark > before:
+            self._committed()
+        self.check_in_sync()
+
+    def follow(self, state: PartitionInfo) -> None:
+        """Another broker leads it now, or none does."""
+        self.state = state
+        self.stop_leading()
+        self.replica.become_follower(state.leader, (state.leader_epoch, state.state_version))
+        self.leader_epoch = state.leader_epoch
+
+    def resign(self) -> None:
+        """Leads and follows nothing until it is told again."""
+        self.stop_leading()
+        self.replica.resign()
+
+    def stop_leading(self) -> None:
+        """Whoever waits here finds out that it is led elsewhere."""
+        if self.is_led:
+            self.is_led = False
+            self.acks.refuse(
+                KafkaError(ErrorCode.not_leader_or_follower, f"{self.name} is led elsewhere now")
+            )
+            self.wake()
+            self.wake_followers()
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Runs `then` now, or when nothing is being written beside the loop any more."""
+        if self.is_busy:
+            self._idle = then
+        else:
+            then()
+
+    def became_idle(self) -> None:
+        then, self._idle = self._idle, None
+        if then is not None:
+            then()
 
     # -- writing
 
@@ -84,7 +191,7 @@ class Partition:
             offset = log.append_as_leader(batch, self.leader_epoch, now_ms)
         else:
             offset = self._slow.append_at_once(self, batch, now_ms)
-        if log.log_end_offset > self.high_watermark:
+        if log.log_end_offset != self._end:
             self.appended(size)
         return offset
 
@@ -92,29 +199,125 @@ class Partition:
         self._slow.append(self, batch, done)
 
     def appended(self, size: int) -> None:
-        """The log has grown by so many bytes, unless it had them before. As long as this broker
-        is the only replica in sync, all of it is committed."""
-        log = self.log
-        end = log.log_end_offset
-        if end > self.high_watermark:
-            self.high_watermark = end
+        """The log has grown by so many bytes, unless it had them before."""
+        end = self.log.log_end_offset
+        if end != self._end:
+            self._end = end
             self.bytes_in += size
-            if log.producers.undecided:
-                log.producers.committed_up_to(end)
-            if self.waiters:
-                self.wake()
+            if self.end_waiters:
+                self.wake_followers()
+            if self.replica.advance():
+                self._committed()
+
+    def check_enough_in_sync(self) -> None:
+        """Refuses a record that could not be committed now (A2)."""
+        replica = self.replica
+        if len(replica.isr.isr) < replica.min_isr:
+            raise KafkaError(
+                ErrorCode.not_enough_replicas,
+                f"{self.name}: {len(replica.isr.isr)} replicas are in sync, "
+                f"min.insync.replicas asks for {replica.min_isr}",
+            )
+
+    def _committed(self) -> None:
+        """The high watermark has moved."""
+        watermark = self.replica.high_watermark
+        if self.log.producers.undecided:
+            self.log.producers.committed_up_to(watermark)
+        if self.acks:
+            self.acks.reached(watermark)
+        if self.waiters:
+            self.wake()
 
     def configure(self, settings: LogSettings) -> None:
         """Lets other settings count from the next batch on."""
         self.log.configure(settings)
         self.needs_inspection = settings.cleanup_compact or settings.compression_type != "producer"
         self.needs_care = self.needs_inspection or settings.flush_messages < LONG_MAX
+        if self.state is not None:
+            self.replica.min_isr = self._min_isr(len(self.state.replicas))
+            if self.replica.advance():
+                self._committed()
+
+    def _min_isr(self, replicas: int) -> int:
+        return min(self.log.settings.min_insync_replicas, replicas)
+
+    # -- the in-sync set
+
+    def check_in_sync(self) -> None:
+        """Has a set written that the machine proposes."""
+        if not isinstance(self.replica.isr, Committed):
+            self._keeper.proposed(self)
+
+    def isr_written(self, state: PartitionInfo) -> None:
+        """The in-sync set is as `state` says; producers may wait for nothing any more (A2)."""
+        self.state = state
+        replica = self.replica
+        before = replica.high_watermark
+        replica.has_elr = bool(state.elr)
+        replica.isr_written(state.isr, state.state_version)
+        if replica.high_watermark > before:
+            self._committed()
+        if self.acks and replica.is_frozen():
+            self.acks.refuse(
+                KafkaError(
+                    ErrorCode.not_enough_replicas_after_append,
+                    f"{self.name}: {len(state.isr)} replicas are left in sync",
+                )
+            )
+
+    def replica_fetched(
+        self, follower: int, broker_epoch: int, position: tuple[int, int, int], now_ms: int
+    ) -> tuple[int, int] | None:
+        """A follower asks from its log end on; where its log leaves this one, if it does."""
+        replica = self.replica
+        before = replica.high_watermark
+        diverging = replica.fetched(follower, broker_epoch, position, now_ms)
+        if replica.high_watermark != before:
+            self._committed()
+        if not isinstance(replica.isr, Committed):
+            self._keeper.proposed(self)
+        if self._low:
+            self._check_low()
+        return diverging
+
+    # -- following
+
+    def has_followed(self, size: int, leader_watermark: int, leader_start: int) -> None:
+        """So many bytes of the leader's were appended, and this is where it stands."""
+        log = self.log
+        self._end = log.log_end_offset
+        self.bytes_in += size
+        if self.replica.followed(leader_watermark):
+            self._committed()
+        start = min(leader_start, self.replica.high_watermark)
+        if start > log.log_start_offset:
+            retention.advance_log_start(log, start)
+
+    def cut(self, to: int, now_ms: int, *, is_restart: bool) -> None:
+        """Cuts the log where it leaves the leader's, or begins it anew where the leader's begins.
+        Pages that are still being sent must not change under way (D12): their connections go."""
+        readers, self.readers = self.readers, {}
+        for reader in readers:
+            reader.abort("a part of what was sent is cut off")
+        if is_restart:
+            restart_at(self.log, to, now_ms)
+        else:
+            truncate_suffix(self.log, to, now_ms)
+        self._end = self.log.log_end_offset
+        self.replica.was_cut()
 
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, committed_only: bool) -> Slice | None:
         """The range from an offset on that readers may see; None if there is nothing yet."""
-        upto = self.last_stable_offset if committed_only else self.high_watermark
+        upto = self.last_stable_offset if committed_only else self.replica.high_watermark
+        return self._read(offset, max_bytes, upto)
+
+    def read_as_follower(self, offset: int, max_bytes: int) -> Slice | None:
+        return self._read(offset, max_bytes, self.log.log_end_offset)
+
+    def _read(self, offset: int, max_bytes: int, upto: int) -> Slice | None:
         log = self.log
         if log.home.failure is not None:
             log.check_online()
@@ -126,11 +329,15 @@ class Partition:
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a request that knows an older leader, or a newer one (L6)."""
         if current_leader_epoch not in (NO_CHECK, self.leader_epoch):
-            older = current_leader_epoch < self.leader_epoch
+            self.replica.check_leads(current_leader_epoch)
+
+    def check_settled(self) -> None:
+        """Until its high watermark has reached what the leaders before it had, a new leader does
+        not say where the end is: it would go back for a reader (I5)."""
+        if self.replica.high_watermark < self.replica.epoch_start:
             raise KafkaError(
-                ErrorCode.fenced_leader_epoch if older else ErrorCode.unknown_leader_epoch,
-                f"{self.name}: leader epoch {current_leader_epoch} in the request, "
-                f"{self.leader_epoch} here",
+                ErrorCode.offset_not_available,
+                f"{self.name}: the leader has just changed; ask again",
             )
 
     # -- ageing and ending
@@ -140,14 +347,35 @@ class Partition:
         returns it. It is durable after the next checkpoint."""
         start = retention.delete_records(self.log, to, self.high_watermark)
         self.wake()
+        self.wake_followers()
         return start
+
+    def when_low(self, offset: int, then: Callable[[], None]) -> None:
+        """Runs `then` once the replicas that live all begin at `offset` or later (S5)."""
+        self._low.append((offset, then))
+        self._check_low()
+
+    def _check_low(self) -> None:
+        low = self.replica.low_watermark()
+        reached = [then for offset, then in self._low if offset <= low]
+        self._low = [entry for entry in self._low if entry[0] > low]
+        for then in reached:
+            then()
 
     def delete(self) -> None:
         """The partition is gone: whoever waits for it finds that out now."""
         self.is_deleted = True
+        self.stop_leading()
         self.wake()
 
     def wake(self) -> None:
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
+            waiter.wake()
+
+    def wake_followers(self) -> None:
+        """There is more for those who had everything up to now."""
+        waiters, self.end_waiters = self.end_waiters, {}
+        for waiter in waiters:
+            self.replica.was_caught_up(waiter.follower, waiter.asked_ms)
             waiter.wake()

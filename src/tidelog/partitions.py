@@ -1,7 +1,8 @@
-"""The partitions this broker leads, found by topic name or by topic id.
+"""The partitions this broker holds a replica of, and among them those it leads.
 
 A request names a topic by its name or, in newer versions, by its 16-byte id; either leads to
-the same partition in one lookup.
+the same partition in one lookup. Clients find what is led here; what is followed here is
+found by those who look after replicas.
 """
 
 from collections.abc import Iterator
@@ -9,26 +10,43 @@ from collections.abc import Iterator
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.partition import Partition
 
+Key = tuple[str | bytes, int]
+
 
 class Partitions:
     def __init__(self) -> None:
-        self.by_key: dict[tuple[str | bytes, int], Partition] = {}
-        self._offline: set[tuple[str | bytes, int]] = set()
+        self.by_key: dict[Key, Partition] = {}
+        """Those that are led here."""
+        self._held: dict[Key, Partition] = {}
+        self._offline: set[Key] = set()
 
     def __iter__(self) -> Iterator[Partition]:
-        return (partition for key, partition in self.by_key.items() if isinstance(key[0], str))
+        return (partition for key, partition in self._held.items() if isinstance(key[0], str))
 
     def __len__(self) -> int:
-        return len(self.by_key) // 2
+        return len(self._held) // 2
 
     def add(self, partition: Partition) -> None:
-        self.by_key[partition.topic, partition.index] = partition
-        self.by_key[partition.topic_id, partition.index] = partition
+        for topic in (partition.topic, partition.topic_id):
+            self._held[topic, partition.index] = partition
+
+    def set_led(self, partition: Partition) -> None:
+        """Lets clients find it, or no more, as it is led here now."""
+        for topic in (partition.topic, partition.topic_id):
+            if partition.is_led:
+                self.by_key[topic, partition.index] = partition
+            else:
+                self.by_key.pop((topic, partition.index), None)
 
     def remove(self, partition: Partition) -> None:
-        del self.by_key[partition.topic, partition.index]
-        del self.by_key[partition.topic_id, partition.index]
+        for topic in (partition.topic, partition.topic_id):
+            del self._held[topic, partition.index]
+            self.by_key.pop((topic, partition.index), None)
         partition.delete()
+
+    def held(self, topic: str | bytes, index: int) -> Partition | None:
+        """A replica that is here, led or followed."""
+        return self._held.get((topic, index))
 
     def set_offline(self, topic: str, topic_id: bytes, index: int) -> None:
         """The partition is this broker's, but its log cannot be opened."""
@@ -38,17 +56,23 @@ class Partitions:
         self._offline -= {(topic, index), (topic_id, index)}
 
     def find(self, topic: str | bytes, index: int) -> Partition:
-        """The partition by its topic's name or id."""
+        """A partition that is led here, by its topic's name or id."""
         partition = self.by_key.get((topic, index))
         if partition is not None:
             return partition
+        name = topic.hex() if isinstance(topic, bytes) else topic
         if (topic, index) in self._offline:
-            name = topic.hex() if isinstance(topic, bytes) else topic
             raise KafkaError(
                 ErrorCode.kafka_storage_error, f"the log dir of {name}-{index} is offline"
             )
+        held = self._held.get((topic, index))
+        if held is not None:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower,
+                f"{held.name} is led by broker {held.replica.leader_id}",
+            )
         if isinstance(topic, bytes):
-            raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {topic.hex()}")
+            raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {name}")
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"{topic}-{index} is not on this broker"
         )

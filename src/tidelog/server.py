@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tidelog.base.coordination import Coordination
 from tidelog.base.settings import Settings
 from tidelog.broker import Broker, World
 from tidelog.world.real.clock import RealClock
@@ -28,9 +30,13 @@ from tidelog.world.real.signals import Signals
 from tidelog.world.real.snapshotting import Place
 from tidelog.world.real.workers import RealWorkers
 
+if TYPE_CHECKING:
+    from tidelog.world.real.ensemble import Ensemble
+
 SWITCH_INTERVAL_SECONDS = 0.0001
 YOUNG_COLLECTION_MS = 1_000
 FULL_COLLECTION_MS = 60_000
+LEAVING_MS_MAX = 3_000
 
 _log = logging.getLogger("tidelog.server")
 
@@ -51,7 +57,8 @@ class Process:
         self.loop = EpollLoop()
         self._clock = RealClock()
         self._cleaning, self._inspecting = RealWorkers(), RealWorkers()
-        disk = RealDisk()
+        self._disk = disk = RealDisk()
+        self._ensemble: Ensemble | None = None
         self._network = RealNetwork(
             self.loop,
             backlog=settings.whole("socket.listen.backlog.size"),
@@ -68,12 +75,21 @@ class Process:
             cleaning=self._cleaning,
             inspecting=self._inspecting,
             host_name=socket.getfqdn(),
-            open_coordination=lambda folder: open_embedded(
-                Place(disk=disk, loop=self.loop, clock=self._clock, folder=folder)
-            ),
+            open_coordination=self._open_coordination,
         )
         self.broker = Broker(settings, world)
         self._is_stopping = False
+
+    def _open_coordination(self, folder: str) -> Coordination:
+        """ZooKeeper where the settings name one; otherwise a tree of this node's own."""
+        if self._settings["zookeeper.connect"] is None:
+            return open_embedded(
+                Place(disk=self._disk, loop=self.loop, clock=self._clock, folder=folder)
+            )
+        from tidelog.world.real.ensemble import Ensemble
+
+        self._ensemble = Ensemble(self._settings, self.loop.post)
+        return self._ensemble.coordination
 
     def run(self, began: float) -> None:
         failure: list[Exception] = []
@@ -124,7 +140,15 @@ class Process:
         if not self._is_stopping:
             self._is_stopping = True
             _log.info("stopping")
-            self.broker.stop(self.loop.stop)
+            self.broker.stop(self._stopped)
+
+    def _stopped(self) -> None:
+        """The loop turns until the session is over: then nobody takes this broker for alive."""
+        if self._ensemble is None:
+            self.loop.stop()
+        else:
+            self.loop.call_at(self._clock.monotonic_ms() + LEAVING_MS_MAX, self.loop.stop)
+            self._ensemble.leave(self.loop.stop)
 
     def _keep_garbage_small(self) -> None:
         """A full collection among many partitions takes as long as a thousand requests. What is

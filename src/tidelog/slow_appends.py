@@ -38,10 +38,12 @@ class Target(Protocol):
     log: PartitionLog
     leader_epoch: int
     needs_inspection: bool
-    is_deleted: bool
+    is_led: bool
     is_busy: bool
 
     def appended(self, size: int) -> None: ...
+
+    def became_idle(self) -> None: ...
 
 
 class SlowAppends:
@@ -50,7 +52,8 @@ class SlowAppends:
         self._work = work
         self._clock = clock
         self._workers = workers
-        self._queues: dict[Target, deque[tuple[bytearray | memoryview, Appended]]] = {}
+        self._queues: dict[Target, deque[tuple[bytearray | memoryview, Appended, int]]] = {}
+        """Batches, whom to tell, and the leader epoch they came in."""
 
     def must_not_wait_for(self, log: PartitionLog, size: int) -> bool:
         """Whether a batch must not be written in the loop now: it is too large, or begins a new
@@ -75,14 +78,14 @@ class SlowAppends:
         """Queues a batch, which nobody may change from here on."""
         queue = self._queues.get(partition)
         if queue is not None:
-            queue.append((batch, done))
+            queue.append((batch, done, partition.leader_epoch))
             return
         partition.is_busy = True
-        self._queues[partition] = deque([(batch, done)])
+        self._queues[partition] = deque([(batch, done, partition.leader_epoch)])
         self._take_up(partition)
 
     def _take_up(self, partition: Target) -> None:
-        batch, _ = self._queues[partition][0]
+        batch, _, _ = self._queues[partition][0]
         try:
             if partition.needs_inspection:
                 self._inspect(partition, batch)
@@ -118,8 +121,11 @@ class SlowAppends:
             self._finish(partition, error)
 
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
-        _refuse_deleted(partition)
-        log, epoch, now_ms = partition.log, partition.leader_epoch, self._clock.now_ms()
+        log, epoch, now_ms = partition.log, self._queues[partition][0][2], self._clock.now_ms()
+        if not partition.is_led or epoch != partition.leader_epoch:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower, f"{partition.name} is led elsewhere now"
+            )
         if not self.must_not_wait_for(log, len(batch)):
             self._in_the_log(partition, self.append_at_once(partition, batch, now_ms), len(batch))
             return
@@ -127,15 +133,26 @@ class SlowAppends:
         if isinstance(pending, int):
             self._finish(partition, pending)
             return
-        self._work.loop.offload(
-            f"write {log.home.path}",
-            pending.run,
-            lambda end: self._written(partition, pending, end),
-        )
+        self.write(log, pending.run, lambda end: self._written(partition, pending, end))
+
+    def write(
+        self,
+        log: PartitionLog,
+        run: Callable[[], None],
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        """Writes beside the loop, one thing at a time in each log dir."""
+        self._work.loop.offload(f"write {log.home.path}", run, done)
 
     def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:
+        """A batch that has been written stays, also if the partition is led elsewhere by now:
+        until this one is in its log it follows nobody. The files of a deleted one have other
+        names, and must not be touched under the old ones."""
         try:
-            _refuse_deleted(partition)
+            if partition.log.is_gone:
+                raise KafkaError(
+                    ErrorCode.unknown_topic_or_partition, f"{partition.name} is deleted"
+                )
             offset = end_append(partition.log, pending, end)
         except KafkaError as error:
             self._finish(partition, error)
@@ -164,16 +181,11 @@ class SlowAppends:
 
     def _finish(self, partition: Target, end: int | KafkaError) -> None:
         queue = self._queues[partition]
-        _, done = queue.popleft()
+        _, done, _ = queue.popleft()
         done(end)
         if queue:
             self._work.loop.call_soon(lambda: self._take_up(partition))
         else:
             partition.is_busy = False
             del self._queues[partition]
-
-
-def _refuse_deleted(partition: Target) -> None:
-    """Its files have other names by now, and must not be touched under the old ones."""
-    if partition.is_deleted:
-        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{partition.name} is deleted")
+            partition.became_idle()

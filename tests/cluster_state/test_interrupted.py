@@ -28,7 +28,9 @@ def interrupt_everywhere(
         if not has_died:
             member.die()
         cluster.forget_the_dead()
-        check(cluster, cluster.started())
+        again = cluster.started()
+        cluster.loop.run_for(1000)
+        check(cluster, again)
         if not has_died:
             return writes - 1
     raise AssertionError("it never ends")
@@ -109,6 +111,7 @@ def test_a_start_that_was_interrupted_anywhere_is_made_good_by_the_next() -> Non
             return
         cluster.forget_the_dead()
         third = cluster.started()
+        cluster.loop.run_for(1000)
         assert_whole(cluster, third, "t", PARTITIONS)
         assert_gone(cluster, third, "u")
         epochs = {

@@ -6,11 +6,14 @@ as such, and the broker goes on showing what it knew.
 
 import errno
 
+from support.control_peers import Exchange
+from support.recording_host import RecordingHost
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.settings import Settings
 from tidelog.cluster.image import BrokerInfo, TopicInfo
 from tidelog.cluster.metadata import Metadata
 from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.surroundings import Surroundings
 from tidelog.world.real.embedded import open_embedded
 from tidelog.world.real.snapshotting import Place
 from tidelog.world.sim.disk import SimDisk
@@ -27,16 +30,25 @@ class Node:
         disk.make_folder("/data")
         disk.sync_folder("/")
         place = Place(disk=disk, loop=self.loop, clock=self.loop.clock, folder="/data/coordination")
-        self.metadata = Metadata(
-            open_embedded(place),
-            Settings.of({}),
-            self.loop.clock,
-            SimEntropy(seed),
-            self.loop,
-            BrokerInfo(broker_id=0, endpoints={"PLAINTEXT": ("host", 9092)}),
+        exchange = Exchange(self.loop)
+        around = Surroundings(
+            coordination=open_embedded(place),
+            clock=self.loop.clock,
+            entropy=SimEntropy(seed),
+            loop=self.loop,
+            peers=exchange.peers(lambda: 0, lambda: True),
+            host=RecordingHost(),
         )
+        broker = BrokerInfo(broker_id=0, endpoints={"PLAINTEXT": ("host", 9092)})
+        self.metadata = Metadata(around, Settings.of({}), broker)
+        exchange.reachable[0] = self.metadata.handle
         answers: list[Exception | None] = []
-        self.metadata.start(answers.append)
+
+        def prepared(error: Exception | None) -> None:
+            assert error is None
+            self.metadata.join(answers.append)
+
+        self.metadata.prepare(prepared)
         assert self.loop.run_until(lambda: bool(answers))
         assert answers == [None]
 

@@ -18,6 +18,14 @@ from tidelog.cluster.znodes import Assignment, State
 
 TOPIC_ID = bytes(range(16))
 ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
+STATE = State(
+    leader=1,
+    leader_epoch=4,
+    isr=(1, 2),
+    controller_epoch=9,
+    broker_epochs={1: 7, 2: 1 << 32, 0: 5},
+    elr=(0,),
+)
 
 
 def test_a_registration_is_version_five() -> None:
@@ -71,14 +79,58 @@ def test_topics_of_older_versions_have_no_id() -> None:
     assert found == (None, (Assignment(replicas=(1,)), Assignment(replicas=(2,))))
 
 
-def test_a_partition_state_is_version_one() -> None:
+def test_a_partition_state_is_version_one_and_has_two_keys_more() -> None:
     """T4."""
-    state = State(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=9)
-    data = znodes.encode_state(state)
-    assert data == b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}'
-    assert znodes.decode_state(data) == state
-    more = data[:-1] + b',"leader_recovery_state":1,"broker_epochs":{"1":7},"elr":[2]}'
-    assert znodes.decode_state(more) == state
+    data = znodes.encode_state(STATE)
+    assert data == (
+        b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2],'
+        b'"broker_epochs":{"1":7,"2":4294967296,"0":5},"elr":[0]}'
+    )
+    assert znodes.decode_state(data) == STATE
+    assert znodes.decode_state(data[:-1] + b',"leader_recovery_state":1}') == STATE
+
+
+def test_a_state_of_kafka_has_no_recorded_epochs_and_no_eligible_leaders() -> None:
+    """T4."""
+    data = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}'
+    assert znodes.decode_state(data) == State(
+        leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=9, broker_epochs={}, elr=()
+    )
+
+
+def test_a_state_names_the_epochs_of_its_members_only() -> None:
+    epochs = {1: 7, 5: 8}
+    state = State(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=9, broker_epochs=epochs)
+    assert b'"broker_epochs":{"1":7},"elr":[]' in znodes.encode_state(state)
+
+
+def test_nobody_is_in_the_isr_and_an_eligible_leader_as_well() -> None:
+    data = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1],"elr":[1,2]}'
+    assert znodes.decode_state(data).elr == (2,)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        '"broker_epochs":[1]',
+        '"broker_epochs":{"x":1}',
+        '"broker_epochs":{"01":1}',
+        '"broker_epochs":{"-1":1}',
+        '"broker_epochs":{"4294967296":1}',
+        '"broker_epochs":{"1":"7"}',
+        '"broker_epochs":{"1":-7}',
+        '"broker_epochs":{"1":9223372036854775808}',
+        '"broker_epochs":{"1":true}',
+        '"elr":7',
+        '"elr":[-1]',
+        '"elr":[2,2]',
+    ],
+)
+def test_a_state_with_broken_extra_keys_is_refused(extra: str) -> None:
+    """Z15: guessing who restarted could cost records."""
+    text = f'{{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1],{extra}}}'
+    with pytest.raises(BadValue):
+        znodes.decode_state(text.encode())
 
 
 def test_the_smaller_nodes_are_kafkas() -> None:
@@ -151,7 +203,7 @@ DECODERS: list[Callable[[bytes], object]] = [
 GOOD = [
     znodes.encode_broker(BrokerInfo(broker_id=1, endpoints={"PLAINTEXT": ("h", 1)}), 5),
     znodes.encode_topic(TOPIC_ID, [Assignment(replicas=(1, 2), removing=(2,))]),
-    znodes.encode_state(State(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=9)),
+    znodes.encode_state(STATE),
     znodes.encode_config({"a": "b"}),
     znodes.encode_controller(1, 5),
     b"7",

@@ -1,4 +1,4 @@
-"""What every coordination does: one body for the embedded tree and the simulated ensemble.
+"""What every coordination does: one body for ZooKeeper, the embedded tree and the simulated one.
 
 Only what ZooKeeper itself guarantees is asserted: T4's layout must work on either.
 """
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.coordinated import Asking, Embedded, RealEmbedded, Seen, Simulated
+from support.coordinated import Asking, Embedded, RealEmbedded, RealZooKeeper, Seen, Simulated
+from support.zookeepers import new_connect
 from tidelog.base.coordination import (
     ANY_VERSION,
     Check,
@@ -21,13 +22,15 @@ from tidelog.base.coordination import (
     Trouble,
 )
 
-Place = Embedded | RealEmbedded | Simulated
+Place = Embedded | RealEmbedded | RealZooKeeper | Simulated
 
 
-@pytest.fixture(params=["embedded", "embedded on a simulated disk", "simulated"])
+@pytest.fixture(params=["ZooKeeper", "embedded", "embedded on a simulated disk", "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     made: Place
     match request.param:
+        case "ZooKeeper":
+            made = RealZooKeeper(new_connect())
         case "embedded":
             made = RealEmbedded(tmp_path)
         case "simulated":
@@ -287,6 +290,32 @@ def test_answers_come_in_the_order_of_the_questions(place: Place) -> None:
     coordination.exists("/t/a", seen.note("looked"))
     place.wait(lambda: len(seen.events) == 6)
     assert seen.events == ["created", "read", "refused", "listed", "checked", "looked"]
+
+
+def test_what_is_refused_at_once_is_answered_in_its_turn(place: Place) -> None:
+    seen, coordination = Seen(), place.coordination
+    for number in range(3):
+        coordination.write([SetData(path="/t", data=b"1")], seen.note(f"written {number}"))
+        coordination.get("t//", seen.note(f"refused {number}"))
+    place.wait(lambda: len(seen.events) == 6)
+    wanted = [(f"written {number}", f"refused {number}") for number in range(3)]
+    assert seen.events == [each for pair in wanted for each in pair]
+
+
+def test_a_write_of_nothing_does_nothing(place: Place) -> None:
+    assert place.write() == []
+
+
+def test_a_write_may_have_thousands_of_operations(place: Place) -> None:
+    paths = [f"/t/{number:05d}" for number in range(3_000)]
+    assert place.write(*(Create(path=path, data=b"x" * 20) for path in paths)) == paths
+    assert [f"/t/{name}" for name in place.children("/t")] == paths
+    assert trouble(place, *(Delete(path=path) for path in paths), Delete(path="/t/no")) == (
+        Trouble.no_node,
+        "/t/no",
+    )
+    place.write(*(Delete(path=path) for path in paths))
+    assert place.children("/t") == []
 
 
 def test_reads_see_the_writes_that_were_asked_for_before_them(place: Place) -> None:

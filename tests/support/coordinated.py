@@ -20,6 +20,7 @@ from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import EmbeddedCoordination, open_embedded
 from tidelog.world.real.loop import EpollLoop
 from tidelog.world.real.snapshotting import JOURNAL_BYTES_MAX, Place
+from tidelog.world.real.zookeeper import IN_FLIGHT_MAX, ZooKeeper
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.ensemble import SimEnsemble
@@ -175,6 +176,52 @@ class Simulated(Asking):
         self.coordination = SimCoordination(self.loop, self.ensemble)
 
     def release(self) -> None:
+        self.loop.close()
+
+
+class RealZooKeeper(Asking):
+    """In a session of its own at a server; beside others, if its chroot is theirs too."""
+
+    coordination: ZooKeeper
+
+    def __init__(
+        self, connect: str, session_timeout_ms: int = 8_000, in_flight_max: int = IN_FLIGHT_MAX
+    ) -> None:
+        self.in_flight_max = in_flight_max
+        self.loop = EpollLoop(on_error=_raise)
+        self.connect = connect
+        self.session_timeout_ms = session_timeout_ms
+        self.sessions: list[tuple[int, bytes]] = []
+        """Every one that was begun, with its password."""
+        self.states: list[tuple[str, int]] = []
+        self.open()
+
+    def open(self) -> None:
+        def note(session_id: int, password: bytes) -> None:
+            self.sessions.append((session_id, password))
+
+        self.coordination = ZooKeeper(
+            self.connect, self.session_timeout_ms, self.loop.post, note, self.in_flight_max
+        )
+        self.coordination.on_session(
+            lambda state: self.states.append((state.name, self.coordination.session_id))
+        )
+
+    def turn(self) -> None:
+        self.loop.turn(0.5)
+
+    def close(self) -> None:
+        ended: list[bool] = []
+        self.coordination.close()
+        self.coordination.after_all(lambda: ended.append(True))
+        self.wait(lambda: bool(ended))
+
+    def reopen(self) -> None:
+        self.close()
+        self.open()
+
+    def release(self) -> None:
+        self.close()
         self.loop.close()
 
 

@@ -1,4 +1,5 @@
-"""Brokers without sockets and logs: their metadata, on a simulated ensemble that they share.
+"""Brokers without sockets and logs: their metadata, on a simulated ensemble that they share, with
+simulated messages between them and hosts that only note what they are told.
 
 A `Cluster` runs on virtual time. A member can be killed after any number of writes, and what
 stands in the tree is looked at directly, without going through the code under test.
@@ -9,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from tidelog.base.coordination import Create, Operation, SetData, Written
+from support.control_peers import Exchange
+from support.recording_host import Disk, RecordingHost
+from tidelog.base.coordination import Create, Delete, Operation, SetData, Written
 from tidelog.base.errors import KafkaError
 from tidelog.base.settings import Settings
 from tidelog.cluster.image import BrokerInfo, TopicInfo
 from tidelog.cluster.metadata import Change, ConfigChange, Metadata, NewTopic
 from tidelog.cluster.requests import ConfigOperation
+from tidelog.cluster.surroundings import Surroundings
 from tidelog.cluster.znodes import encode_broker
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.ensemble import SimEnsemble
@@ -46,14 +50,31 @@ class Member:
     loop: SimLoop
     coordination: SimCoordination
     metadata: Metadata
+    host: RecordingHost
+    exchange: Exchange
     changes: list[Change] = field(default_factory=list)
     is_dead: bool = False
 
     def start(self, expected_cluster_id: str | None = None) -> Exception | None:
         answers: list[Exception | None] = []
-        self.metadata.start(answers.append, expected_cluster_id)
+        self.begin(answers.append, expected_cluster_id)
         self.loop.run_until(lambda: bool(answers) or self.is_dead)
         return answers[0] if answers else None
+
+    def begin(
+        self, done: Callable[[Exception | None], None], expected_cluster_id: str | None = None
+    ) -> None:
+        """Prepares and joins."""
+
+        def prepared(error: Exception | None) -> None:
+            if error is not None:
+                done(error)
+                return
+            self.host.own_id = self.metadata.broker_id
+            self.exchange.reachable[self.metadata.broker_id] = self.metadata.handle
+            self.metadata.join(done)
+
+        self.metadata.prepare(prepared, expected_cluster_id)
 
     def ask(self, call: Callable[[Callable[[list[Item]], None]], None]) -> list[Item]:
         """The results, or none if the member died over it."""
@@ -99,6 +120,23 @@ class Member:
     def die(self) -> None:
         self.is_dead = True
         self.coordination.die()
+        self.metadata.close()
+        if self.exchange.reachable.get(self.metadata.broker_id) == self.metadata.handle:
+            del self.exchange.reachable[self.metadata.broker_id]
+
+    def stop(self) -> None:
+        """Leaves, and ends its session."""
+        left: list[bool] = []
+        self.metadata.leave(lambda: left.append(True))
+        assert self.loop.run_until(lambda: bool(left))
+        self.metadata.close()
+        self.coordination.close()
+        self.is_dead = True
+        del self.exchange.reachable[self.metadata.broker_id]
+
+    @property
+    def is_controller(self) -> bool:
+        return self.metadata.controller_epoch is not None
 
 
 class Cluster:
@@ -106,6 +144,8 @@ class Cluster:
         self.loop = SimLoop(seed=seed)
         self.ensemble = DeadlyEnsemble(self.loop.clock)
         self.entropy = SimEntropy(seed)
+        self.exchange = Exchange(self.loop)
+        self.disks: dict[int, Disk] = {}
 
     def member(
         self,
@@ -119,15 +159,21 @@ class Cluster:
         broker = BrokerInfo(
             broker_id=broker_id, endpoints={"PLAINTEXT": ("host", 9092 + broker_id)}, rack=rack
         )
-        metadata = Metadata(
-            coordination,
-            Settings.of(settings or {}),
-            self.loop.clock,
-            self.entropy,
-            self.loop,
-            broker,
+        disk = self.disks.setdefault(broker_id, Disk()) if broker_id >= 0 else Disk()
+        host = RecordingHost(disk)
+        made: list[Member] = []
+        peers = self.exchange.peers(lambda: made[0].metadata.broker_id, lambda: not made[0].is_dead)
+        around = Surroundings(
+            coordination=coordination,
+            clock=self.loop.clock,
+            entropy=self.entropy,
+            loop=self.loop,
+            peers=peers,
+            host=host,
         )
-        member = Member(self.loop, coordination, metadata)
+        metadata = Metadata(around, Settings.of(settings or {}), broker)
+        member = Member(self.loop, coordination, metadata, host, self.exchange)
+        made.append(member)
         metadata.on_change(member.changes.append)
         return member
 
@@ -147,6 +193,12 @@ class Cluster:
                 rack=(racks or {}).get(broker_id),
             )
             self.put(f"/brokers/ids/{broker_id}", encode_broker(other, 0))
+
+    def kill(self, member: Member) -> None:
+        """The process dies, and its guard ends its session at once."""
+        session_id = member.coordination.session_id
+        member.die()
+        self.ensemble.end_session(session_id)
 
     def kill_after(self, member: Member, writes: int) -> None:
         """The member dies right after so many more writes, before it hears of the last."""
@@ -170,8 +222,9 @@ class Cluster:
     def data(self, path: str) -> bytes:
         return self.ensemble.tree.get(path).data
 
-    def put(self, path: str, data: bytes) -> None:
-        """Writes a node as somebody else would, with the parents it lacks."""
+    def put(self, path: str, data: bytes, session_id: int = 0) -> None:
+        """Writes a node as somebody else would, with the parents it lacks; with a session it is
+        that one's."""
         tree = self.ensemble.tree
         names = path.strip("/").split("/")
         for depth in range(1, len(names)):
@@ -179,8 +232,15 @@ class Cluster:
             if not self.exists(parent):
                 self._write(Create(path=parent))
         is_there = tree.exists(path) is not None
-        self._write(SetData(path=path, data=data) if is_there else Create(path=path, data=data))
+        create = Create(path=path, data=data, ephemeral=session_id != 0)
+        self._write(SetData(path=path, data=data) if is_there else create, session_id)
 
-    def _write(self, operation: Operation) -> None:
+    def delete(self, path: str) -> None:
+        """As an operator would, and watches are told."""
+        session_id = self.ensemble.begin_session(lambda _watch, _kind, _path: None)
+        self.ensemble.write(session_id, [Delete(path=path)])
+        self.ensemble.end_session(session_id)
+
+    def _write(self, operation: Operation, session_id: int = 0) -> None:
         tree = self.ensemble.tree
-        tree.write([operation], When(tree.zxid + 1, self.loop.clock.now_ms()))
+        tree.write([operation], When(tree.zxid + 1, self.loop.clock.now_ms(), session_id))

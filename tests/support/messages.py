@@ -14,11 +14,13 @@ from uuid import UUID
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
+from tidelog.base import control
 from tidelog.base.errors import ErrorCode
 from tidelog.wire.codec import Role, entity_type
 from tidelog.wire.entities import FieldShape, shapes
 
-SERVED = (0, 1, 2, 3, 10, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 60, 61, 75)
+SERVED = (0, 1, 2, 3, 10, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 43, 44, 45, 46, 60, 61, 75)
+CONTROL = tuple(control.VERSIONS)
 _TEXTS = ("", "a", "orders", "größe", "日本語", "x" * 130, "0123456789" * 30, "\x00\x7f")
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
 _CODES = tuple(ErrorCode)
@@ -37,9 +39,15 @@ class MessageType(NamedTuple):
 def message_types(api_keys: tuple[int, ...] = tuple(api_key_map)) -> Iterator[MessageType]:
     """Every message of these APIs, in every version."""
     for api_key in api_keys:
-        for version in sorted(schema_name_map[api_key_map[api_key]]):
+        for version in _versions(api_key):
             yield MessageType(api_key, version, "request")
             yield MessageType(api_key, version, "response")
+
+
+def _versions(api_key: int) -> list[int]:
+    if api_key in control.VERSIONS:
+        return [control.VERSIONS[api_key]]
+    return sorted(schema_name_map[api_key_map[api_key]])
 
 
 def message(random: Random, entity: type[Any], depth: int = 0) -> Any:
@@ -78,6 +86,8 @@ def _value(random: Random, kafka_type: str) -> Any:
             return random.randbytes(random.choice((0, 1, 60, 127, 128, 300)))
         case "bool":
             return random.random() < 0.5
+        case "topic_id":
+            return random.randbytes(16)
         case "uuid":
             return UUID(int=random.getrandbits(128) | 1)
         case "error_code":

@@ -1,12 +1,12 @@
-"""Frames that are almost right: valid requests of every API and version served, then damaged
-where it hurts. All of it comes from a seed.
+"""Frames that are almost right: valid requests of every API and version served, to clients and
+between brokers, then damaged where it hurts. All of it comes from a seed.
 """
 
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from support.messages import SERVED, message, message_types
+from support.messages import CONTROL, SERVED, message, message_types
 from tidelog.wire import codec
 from tidelog.wire.fetch import read_fetch_request
 from tidelog.wire.fetch_client import read_fetch_response
@@ -25,7 +25,7 @@ def requests(seed: int, each: int) -> list[bytes]:
         codec.write_request(
             kind.api_key, kind.version, random.getrandbits(31), "fuzz", message(random, kind.entity)
         )[4:]
-        for kind in message_types(SERVED)
+        for kind in message_types((*SERVED, *CONTROL))
         if kind.role == "request"
         for _ in range(each)
     ]
@@ -42,7 +42,7 @@ def responses(seed: int, each: int) -> list[tuple[int, int, bytes]]:
                 kind.api_key, kind.version, random.getrandbits(31), message(random, kind.entity)
             )[4:],
         )
-        for kind in message_types(SERVED)
+        for kind in message_types((*SERVED, *CONTROL))
         if kind.role == "response"
         for _ in range(each)
     ]

@@ -88,7 +88,7 @@ def test_a_version_nobody_serves_is_read() -> None:
         ("0003 000c 00000001 ffff ffffffff07", "tagged fields"),
         ("0003 000c 00000001 ffff 8080808080", "longer than 5 bytes"),
         ("0003 000c 00000001 ffff 01 00 05 00", "runs past the end"),
-        ("0004 0000 00000001 ffff", "unknown API key 4"),
+        ("03e7 0000 00000001 ffff", "unknown API key 999"),
         ("ffff 0000 00000001 ffff", "unknown API key -1"),
         ("007f 0000 00000001 ffff", "unknown API key 127"),
     ],

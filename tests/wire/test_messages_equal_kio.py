@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kio.schema.index import api_key_map
 
 from support.messages import MessageType, kio_bytes, kio_reads, message, message_types
+from tidelog.base import control
 from tidelog.base.errors import ErrorCode
 from tidelog.wire import codec
 from tidelog.wire.entity_reader import read_entity
@@ -49,7 +50,8 @@ def test_arbitrary_messages_equal_kio(kind: MessageType, seed: int) -> None:
 
 
 def test_flexible_versions_are_kios() -> None:
-    assert set(FLEXIBLE_FROM) == set(api_key_map)
+    """The brokers' own APIs are flexible too."""
+    assert set(FLEXIBLE_FROM) == {*api_key_map, *control.VERSIONS}
     for kind in ALL:
         assert is_flexible(kind.api_key, kind.version) == kind.entity.__flexible__, kind
 

@@ -70,6 +70,8 @@ class LogSettings:
     producer_id_expiration_ms: int = _whole("producer.id.expiration.ms")
     compression_type: str = _text("compression.type")
     preallocate: bool = _flag("preallocate")
+    min_insync_replicas: int = _whole("min.insync.replicas")
+    """Of the partition rather than of its log, but it comes and changes with the others."""
 
     @classmethod
     def from_topic(cls, topic: TopicSettings) -> "LogSettings":
@@ -99,6 +101,7 @@ class LogSettings:
             producer_id_expiration_ms=topic.broker.whole("producer.id.expiration.ms"),
             compression_type=topic.text("compression.type"),
             preallocate=topic.flag("preallocate"),
+            min_insync_replicas=topic.whole("min.insync.replicas"),
         )
 
 

@@ -184,6 +184,9 @@ class Connection(Protocol):
     def close(self) -> None:
         """Sends what is queued, as far as the peer takes it at once, and closes."""
 
+    def abort(self) -> None:
+        """Closes at once; what is queued, or sent and not received yet, is not to arrive."""
+
 
 class Listener(Protocol):
     @property

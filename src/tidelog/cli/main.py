@@ -19,8 +19,12 @@ from tidelog.cli.mistakes import explain
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "server": ("tidelog.cli.server:server", "Start a broker."),
+    "up": ("tidelog.cli.up:up", "Start a cluster: ZooKeeper and three brokers."),
+    "zookeeper": ("tidelog.cli.zookeeper:zookeeper", "Start a ZooKeeper server for a cluster."),
     "topics": ("tidelog.cli.topics:app", "Make, list, describe and delete topics."),
     "configs": ("tidelog.cli.configs:app", "Show and change the settings of topics and brokers."),
+    "reassign": ("tidelog.cli.reassign:app", "Move replicas between brokers."),
+    "elect-leaders": ("tidelog.cli.elect_leaders:elect_leaders", "Give partitions new leaders."),
     "produce": ("tidelog.cli.produce:produce", "Write lines to a topic, as records."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "demo": ("tidelog.cli.demo:demo", "Watch Kafka clients use a node that is killed under them."),
@@ -118,6 +122,8 @@ def tidelog(
       tidelog server
       tidelog produce orders 'a first record'
       tidelog consume orders --from-beginning
+    A cluster of three:
+      tidelog up
 
     `tidelog COMMAND --help` explains each command.
     """

@@ -26,8 +26,14 @@ API_VERSIONS: Final = Api(name="ApiVersions", key=18, first=0, last=3)
 CREATE_TOPICS: Final = Api(name="CreateTopics", key=19, first=2, last=7, is_change=True)
 DELETE_TOPICS: Final = Api(name="DeleteTopics", key=20, first=1, last=6, is_change=True)
 DESCRIBE_CONFIGS: Final = Api(name="DescribeConfigs", key=32, first=1, last=4)
+DESCRIBE_LOG_DIRS: Final = Api(name="DescribeLogDirs", key=35, first=1, last=4)
 CREATE_PARTITIONS: Final = Api(name="CreatePartitions", key=37, first=0, last=3, is_change=True)
+ELECT_LEADERS: Final = Api(name="ElectLeaders", key=43, first=0, last=2, is_change=True)
 ALTER_CONFIGS: Final = Api(name="IncrementalAlterConfigs", key=44, first=0, last=1, is_change=True)
+ALTER_REASSIGNMENTS: Final = Api(
+    name="AlterPartitionReassignments", key=45, first=0, last=1, is_change=True
+)
+LIST_REASSIGNMENTS: Final = Api(name="ListPartitionReassignments", key=46, first=0, last=0)
 
 
 def choose_version(api: Api, served: Mapping[int, tuple[int, int]]) -> int:

@@ -1,76 +1,89 @@
-"""Writing settings and announcing them to the other brokers.
+"""Writing settings and announcing them to all brokers; any broker may do it.
 
-A change goes to its node together with a numbered node under `/config/changes`, which is what
-the other brokers watch; announcements older than fifteen minutes are cleared away when the
-next one is made.
+A change goes to its node, on condition that this is still what it was made from, together with
+a numbered node under `/config/changes`, which all brokers watch. Announcements older than fifteen
+minutes are cleared away when the next one is made.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tidelog.base.coordination import (
+    Coordination,
     CoordinationError,
     Create,
     Delete,
+    Node,
+    Operation,
     SetData,
     Stat,
     Trouble,
     Written,
 )
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.ids import is_legal_topic
+from tidelog.base.ports import Clock
 from tidelog.cluster import paths
-from tidelog.cluster.configs import ConfigPlan, NewConfig
-from tidelog.cluster.requests import Change, ConfigChange
+from tidelog.cluster.config_following import ConfigFollowing
+from tidelog.cluster.configs import ConfigPlan, NewConfig, broker_of
+from tidelog.cluster.requests import ConfigChange
 from tidelog.cluster.standing import Results, Standing, plan_each
 from tidelog.cluster.writing import Ask, gather, insist, refusal
-from tidelog.cluster.znodes import encode_config, encode_config_change
+from tidelog.cluster.znodes import decode_config, encode_config, encode_config_change
 
 _log = logging.getLogger(__name__)
 
-Finished = Callable[[CoordinationError | None], None]
-
 KEPT_MS: Final = 15 * 60 * 1000
+TRIES_MAX: Final = 20
+"""How often a change is made anew because others changed the same settings at the same time."""
+_NOT_THERE: Final = -1
+
+Outcome = Callable[[NewConfig | KafkaError], None]
+Versions = dict[str, int]
 
 
 class ConfigChanges:
-    def __init__(self, standing: Standing) -> None:
+    def __init__(
+        self,
+        coordination: Coordination,
+        clock: Clock,
+        standing: Standing,
+        following: ConfigFollowing,
+    ) -> None:
+        self._coordination = coordination
+        self._clock = clock
         self._standing = standing
-        self._coordination = standing.coordination
-        self._clock = standing.clock
+        self._following = following
         self._announced: deque[tuple[int, str]] = deque()
         """When each was made, and its path; the oldest first."""
 
     def alter(
         self, changes: Sequence[ConfigChange], validate_only: bool, done: Results[None]
     ) -> None:
-        standing = self._standing
-        plan = ConfigPlan(
-            image=standing.image,
-            static=standing.static,
-            settings=standing.settings,
-            broker_id=standing.broker_id,
-        )
-        planned = plan_each(changes, lambda change: (change.kind, change.name), plan.alter)
-        refused = [item if isinstance(item, KafkaError) else None for item in planned]
-        if validate_only:
-            done(refused)
-            return
-        new = [item for item in planned if isinstance(item, NewConfig)]
+        """An answer comes when the settings are durable and act here."""
 
-        def wrote(errors: list[CoordinationError | None]) -> None:
-            outcomes = list(zip(new, errors, strict=True))
-            self._take_over([config for config, error in outcomes if error is None])
-            left = iter(errors)
-            results = [next(left) if item is None else item for item in refused]
-            done([refusal(e) if isinstance(e, CoordinationError) else e for e in results])
+        def read(versions: Versions) -> None:
+            planned = plan_each(changes, lambda change: (change.kind, change.name), self._plan)
+            asks: list[Ask[NewConfig | KafkaError]] = [
+                partial(_answer, item)
+                if isinstance(item, KafkaError) or validate_only
+                else partial(self._write, item, versions.get(item.path, _NOT_THERE), TRIES_MAX)
+                for item in planned
+            ]
+            gather(asks, wrote)
 
-        gather([partial(self._write, config, True) for config in new], wrote)
+        def wrote(results: list[NewConfig | KafkaError]) -> None:
+            if not validate_only:
+                made = [item for item in results if isinstance(item, NewConfig)]
+                self._following.apply([(item.entity_path, item.config) for item in made])
+            done([item if isinstance(item, KafkaError) else None for item in results])
 
-    def find_announced(self, done: Finished) -> None:
+        self._read(changes, read)
+
+    def find_announced(self, done: Callable[[CoordinationError | None], None]) -> None:
         """Learns which announcements are there, from before this broker started."""
 
         def listed(names: list[str] | CoordinationError) -> None:
@@ -93,46 +106,91 @@ class ConfigChanges:
             self._clear_old()
             done(None)
 
-        self._coordination.children(paths.CONFIG_CHANGES, listed)
+        insist(partial(self._coordination.children, paths.CONFIG_CHANGES), listed)
 
-    def _take_over(self, configs: Sequence[NewConfig]) -> None:
-        image = self._standing.image
-        for new in configs:
-            if new.change.kind == "topic":
-                image.put_topic(replace(image.topics[new.change.name], config=new.config))
-            elif new.change.name:
-                image.broker_configs[self._standing.broker_id] = new.config
-            else:
-                image.default_broker_config = new.config
-        topics = tuple(new.change.name for new in configs if new.change.kind == "topic")
-        has_broker = len(topics) < len(configs)
-        if has_broker:
-            self._standing.refresh_settings()
-        self._standing.tell(Change(topic_configs=topics, broker_config=has_broker))
+    def _plan(self, change: ConfigChange) -> NewConfig:
+        standing = self._standing
+        plan = ConfigPlan(
+            image=standing.image,
+            static=standing.static,
+            settings=standing.settings,
+            broker_id=standing.broker_id,
+        )
+        return plan.alter(change)
 
-    def _write(self, new: NewConfig, is_there: bool, done: Finished) -> None:
-        """A topic's node is there as a rule, a broker's from the first change on; if it is the
-        other way round, it is tried that way."""
+    # -- what stands there now
+
+    def _read(self, changes: Sequence[ConfigChange], done: Callable[[Versions], None]) -> None:
+        """Takes over the settings that are to be changed as they stand in the tree, so that a
+        change that another broker has just made is not undone."""
+        entities = list(dict.fromkeys(filter(None, map(self._entity, changes))))
+        asks: list[Ask[Node | CoordinationError]] = [
+            partial(insist, partial(self._coordination.get, f"/config/{entity}"))
+            for entity in entities
+        ]
+
+        def got(nodes: list[Node | CoordinationError]) -> None:
+            versions: Versions = {}
+            found: list[tuple[str, dict[str, str]]] = []
+            for entity, node in zip(entities, nodes, strict=True):
+                if isinstance(node, Node):
+                    versions[f"/config/{entity}"] = node.stat.version
+                    found += _readable(entity, node)
+            self._following.apply(found)
+            done(versions)
+
+        gather(asks, got)
+
+    def _entity(self, change: ConfigChange) -> str | None:
+        """None for what will be refused."""
+        if change.kind == "topic":
+            is_known = change.name in self._standing.image.topics and is_legal_topic(change.name)
+            return f"topics/{change.name}" if is_known else None
+        try:
+            broker_id = broker_of(change.name, self._standing.broker_id)
+        except KafkaError:
+            # The plan says what is wrong with it.
+            return None
+        return f"brokers/{paths.entity(broker_id)}"
+
+    # -- writing
+
+    def _write(self, new: NewConfig, version: int, tries_left: int, done: Outcome) -> None:
         data = encode_config(new.config)
+        is_there = version != _NOT_THERE
+        change: Operation = Create(path=new.path, data=data)
+        if is_there:
+            change = SetData(path=new.path, data=data, version=version)
         announcement = Create(
             path=paths.CONFIG_CHANGE_PREFIX,
             data=encode_config_change(new.entity_path),
             sequence=True,
         )
-        change = SetData(path=new.path, data=data) if is_there else Create(path=new.path, data=data)
-        missed = Trouble.no_node if is_there else Trouble.node_exists
+        lost_race = (Trouble.bad_version, Trouble.no_node, Trouble.node_exists)
 
         def wrote(result: list[Written] | CoordinationError) -> None:
             if not isinstance(result, CoordinationError):
                 self._remember(str(result[-1]))
-                done(None)
-            elif result.trouble is missed and result.path == new.path:
-                self._write(new, not is_there, done)
+                done(new)
+            elif result.trouble in lost_race and result.path == new.path and tries_left:
+                self._try_again(new.change, tries_left - 1, done)
             else:
-                done(result)
+                done(refusal(result))
 
-        operations = [self._standing.fence, change, announcement]
-        insist(partial(self._coordination.write, operations), wrote)
+        insist(partial(self._coordination.write, [change, announcement]), wrote)
+
+    def _try_again(self, change: ConfigChange, tries_left: int, done: Outcome) -> None:
+        def read(versions: Versions) -> None:
+            try:
+                new = self._plan(change)
+            except KafkaError as error:
+                done(error)
+                return
+            self._write(new, versions.get(new.path, _NOT_THERE), tries_left, done)
+
+        self._read([change], read)
+
+    # -- announcements
 
     def _remember(self, path: str) -> None:
         self._announced.append((self._clock.now_ms(), path))
@@ -143,6 +201,18 @@ class ConfigChanges:
         while self._announced and self._announced[0][0] < oldest_kept_ms:
             _, path = self._announced.popleft()
             self._coordination.write([Delete(path=path)], partial(_cleared, path))
+
+
+def _answer(item: NewConfig | KafkaError, done: Outcome) -> None:
+    done(item)
+
+
+def _readable(entity: str, node: Node) -> list[tuple[str, dict[str, str]]]:
+    try:
+        return [(entity, decode_config(node.data))]
+    except BadValue as error:
+        _log.error("the settings of %s cannot be read and are replaced: %s", entity, error)
+        return []
 
 
 def _cleared(path: str, result: list[Written] | CoordinationError) -> None:

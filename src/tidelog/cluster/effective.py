@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from tidelog.base.errors import BadValue
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.settings import Settings, TopicSettings, topic_settings
-from tidelog.cluster.image import Image
+from tidelog.cluster.elections import TopicRules
+from tidelog.cluster.image import Image, TopicInfo
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,15 @@ def usable_topic_settings(
         return topic_settings(settings, config)
     except BadValue:
         return topic_settings(settings, _usable(settings, topic, config))
+
+
+def topic_rules(settings: Settings, topic: TopicInfo) -> TopicRules:
+    """What elections in a topic go by."""
+    found = usable_topic_settings(settings, topic.name, topic.config)
+    return TopicRules(
+        min_isr=found.whole("min.insync.replicas"),
+        unclean=found.flag("unclean.leader.election.enable"),
+    )
 
 
 def _usable(settings: Settings, topic: str, config: Mapping[str, str]) -> dict[str, str]:

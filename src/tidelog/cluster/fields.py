@@ -11,6 +11,7 @@ from tidelog.base.errors import BadValue
 
 _SHOWN_MAX: Final = 100
 _INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
 
 
 def encode(fields: dict[str, Any]) -> bytes:
@@ -38,7 +39,7 @@ def whole_in_text(fields: dict[str, Any], name: str) -> int:
     value = text(fields, name)
     if not value.isascii() or not value.isdigit() or len(value) > 19:
         raise BadValue(f"{name}={_shown(value)} is not a whole number in quotes")
-    return _whole(int(value), name, 0, (1 << 63) - 1)
+    return _whole(int(value), name, 0, _LONG_MAX)
 
 
 def text(fields: dict[str, Any], name: str) -> str:
@@ -73,6 +74,17 @@ def broker_ids(value: object, name: str) -> tuple[int, ...]:
     found = tuple(_whole(item, name, 0, _INT_MAX) for item in value)
     if len(set(found)) < len(found):
         raise BadValue(f"{name}={_shown(value)} names a broker twice")
+    return found
+
+
+def broker_epochs(fields: dict[str, Any], name: str) -> dict[int, int]:
+    """An object of broker ids in quotes and the epochs of those brokers; an empty one if it is not
+    there."""
+    found: dict[int, int] = {}
+    for key, epoch in mapping(fields, name).items():
+        if not key.isascii() or not key.isdigit() or len(key) > 10 or str(int(key)) != key:
+            raise BadValue(f"{name}: {_shown(key)} is not a broker id")
+        found[_whole(int(key), name, 0, _INT_MAX)] = _whole(epoch, name, 0, _LONG_MAX)
     return found
 
 

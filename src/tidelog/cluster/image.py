@@ -41,7 +41,14 @@ class PartitionInfo:
     """The state node's version, for conditional writes; NO_STATE while there is no such node."""
     controller_epoch: int = NO_STATE
     adding_replicas: tuple[int, ...] = ()
+    """Also those that a reassignment under way no longer wants: they are in both."""
     removing_replicas: tuple[int, ...] = ()
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    """The epoch under which each broker is a member of `isr` or `elr`. A member that is registered
+    under another one has restarted since, and may have lost what it had not fsynced."""
+    elr: tuple[int, ...] = ()
+    """Eligible leaders: who left the ISR when it was, or became, too small for anything to be
+    committed without them, so they have all that was. Nobody is in both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,30 +1,47 @@
-"""The cluster's metadata as this broker sees and changes it, through the coordinator.
+"""The cluster's metadata as this broker sees and changes it.
 
-`start` registers the broker, becomes controller and reads everything into `image`. Changes are
-asked for with a callback, which gets one result for each item: its value or a `KafkaError`. An
-answer comes when the write is durable, the image shows it and the listeners were told. Changes
-are made one request at a time, in the order they were asked for.
+`prepare` learns what is needed to open the logs; `join` registers the broker and is done when a
+controller has told it everything. From then on `image` is what it was told. One broker of the
+cluster is the controller, which makes, grows and deletes topics and moves leaders and replicas;
+others refuse. Changes are asked for with a callback, which gets one result for each item: its
+value or a `KafkaError`, when the write is durable and acts here. They are made one request at a
+time, in the order they were asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tidelog.base.coordination import Coordination, CoordinationError
+from tidelog.base.control import ControlRequest
+from tidelog.base.coordination import CoordinationError
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ports import Clock, Entropy, Loop
 from tidelog.base.settings import Settings, read_protocol_map
 from tidelog.cluster.config_changes import ConfigChanges
-from tidelog.cluster.image import NO_TOPIC_ID, BrokerInfo, Image, TopicInfo
-from tidelog.cluster.leadership import Controller
+from tidelog.cluster.config_following import ConfigFollowing
+from tidelog.cluster.controller import Controller
+from tidelog.cluster.image import BrokerInfo, Image, TopicInfo
+from tidelog.cluster.leadership import Office
+from tidelog.cluster.membership import Events, Membership
+from tidelog.cluster.notifications import Announcer
+from tidelog.cluster.obeying import Obeying
 from tidelog.cluster.producer_ids import ProducerIds
 from tidelog.cluster.reading import Found
-from tidelog.cluster.registration import Registration
-from tidelog.cluster.requests import Change, ConfigChange, NewPartitions, NewTopic
+from tidelog.cluster.realm import PartitionName, Realm
+from tidelog.cluster.registration import Preparation, Prepared, Registered
+from tidelog.cluster.requests import (
+    Change,
+    ConfigChange,
+    ElectionKind,
+    NewPartitions,
+    NewTopic,
+    OngoingReassignment,
+    Reassignment,
+)
+from tidelog.cluster.shutdown import Shutdown
 from tidelog.cluster.standing import Results, Standing
-from tidelog.cluster.starting import Start, Started
-from tidelog.cluster.topic_changes import Growth, TopicChanges
+from tidelog.cluster.surroundings import Surroundings
+from tidelog.cluster.topic_changes import Growth
 from tidelog.cluster.writing import Queue, insist
 
 __all__ = ["Change", "ConfigChange", "Metadata", "NewPartitions", "NewTopic"]
@@ -34,35 +51,42 @@ Finished = Callable[[Exception | None], None]
 
 
 class Metadata:
-    """See the file's header. Ready when `start` has answered None."""
+    """See the file's header."""
 
-    def __init__(
-        self,
-        coordination: Coordination,
-        settings: Settings,
-        clock: Clock,
-        entropy: Entropy,
-        loop: Loop,
-        broker_info: BrokerInfo,
-    ) -> None:
-        self._standing = Standing(
-            coordination=coordination,
-            clock=clock,
-            entropy=entropy,
-            static=settings,
-            settings=settings,
+    def __init__(self, around: Surroundings, settings: Settings, broker_info: BrokerInfo) -> None:
+        self._around = around
+        self._standing = Standing(static=settings, settings=settings)
+        self._topic_queue = Queue(around.loop)
+        self._config_queue = Queue(around.loop)
+        coordination = around.coordination
+        self._following = ConfigFollowing(coordination, self._standing, self._configs_changed)
+        self._configs = ConfigChanges(coordination, around.clock, self._standing, self._following)
+        self._announcer = Announcer(coordination, around.loop, around.clock)
+        self._obeying = Obeying(self._standing, self._following, around.host)
+        self._membership = Membership(
+            around,
+            settings.whole("zookeeper.session.timeout.ms"),
+            Events(
+                registering=self._obeying.registering,
+                registered=self._registered,
+                refused=self._refused,
+                expired=self._obeying.expired,
+                elected=self._elected,
+                deposed=self._deposed,
+            ),
         )
-        self._loop = loop
-        self._queue = Queue(loop)
-        self._topics = TopicChanges(self._standing)
-        self._configs = ConfigChanges(self._standing)
         self._producer_ids: ProducerIds | None = None
+        self._joining: Finished | None = None
+        self._registrations = 0
+        self.controller: Controller | None = None
+        """While this broker is in office."""
         self.broker = _completed(broker_info, settings)
-        """With its number and epoch once `start` has answered."""
+        """With its number once it is prepared, with its epoch while it is registered."""
         self.cluster_id = ""
 
     @property
     def image(self) -> Image:
+        """The cluster as this broker was told of it."""
         return self._standing.image
 
     @property
@@ -76,133 +100,236 @@ class Metadata:
 
     @property
     def broker_epoch(self) -> int:
-        return self.broker.epoch
+        """-1 while it is not registered."""
+        return self._obeying.fencing.broker_epoch
 
     @property
     def controller_epoch(self) -> int | None:
         """The epoch under which this broker is controller, if it is."""
-        controller = self._standing.controller
-        return None if controller is None else controller.epoch
+        controller = self.controller
+        is_active = controller is not None and controller.is_active
+        return controller.realm.office.epoch if controller is not None and is_active else None
 
     def on_change(self, listener: Callable[[Change], None]) -> None:
-        """Listeners are added before `start`, which tells of deletions it finishes. They do
-        their work before they return; a KafkaError or OSError of theirs is reported."""
+        """Listeners are added before `prepare`. They do their work before they return; a
+        KafkaError or OSError of theirs is reported."""
         self._standing.listeners.append(listener)
 
-    def start(self, done: Finished, expected_cluster_id: str | None = None) -> None:
+    # -- coming and going
+
+    def prepare(self, done: Finished, expected_cluster_id: str | None = None) -> None:
         """`done` gets None, or what is wrong. A broker whose log dirs belong to another cluster
-        than `expected_cluster_id` is refused."""
+        than `expected_cluster_id` is refused. Then the image has all topics, with their settings
+        and without leaders."""
+        preparation = Preparation(
+            self._around.coordination,
+            self._around.entropy,
+            self.broker.broker_id,
+            self._standing.static.whole("reserved.broker.max.id"),
+        )
+        insist(partial(preparation.start, expected_cluster_id), partial(self._prepared, done))
 
-        def job(ended: Callable[[], None]) -> None:
-            def answer(error: Exception | None) -> None:
-                try:
-                    done(error)
-                finally:
-                    ended()
+    def join(self, done: Finished) -> None:
+        """Registers; `done` gets None when a controller has told this broker everything."""
+        self._joining = done
+        self._obeying.when_told(self._joined)
+        self._membership.join(self.broker)
 
-            insist(partial(self._enter, expected_cluster_id), partial(self._entered, answer))
+    def leave(self, done: Callable[[], None]) -> None:
+        """Asks the controller to lead this broker's partitions elsewhere. `close` follows."""
+        shutdown = Shutdown(self._around, self.settings, lambda: self.image.controller_id)
+        shutdown.start(self.broker_id, self.broker_epoch, done)
 
-        self._queue.add(job)
+    def close(self) -> None:
+        """Nothing is done or told any more. The coordination is closed by who opened it."""
+        self._membership.close()
+        self._following.close()
+        self._announcer.close()
+
+    # -- what controllers ask
+
+    def handle(self, request: ControlRequest, done: Callable[[Any], None]) -> None:
+        """`done` gets the response, at once or later."""
+        self._obeying.handle(request, self.controller, done)
+
+    # -- changes
 
     def create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool, done: Results[TopicInfo]
     ) -> None:
         """The topics as they were made. With `validate_only` they have no id."""
-        self._run(len(topics), partial(self._topics.create, topics, validate_only), done)
+        self._govern(len(topics), lambda c: partial(c.topics.create, topics, validate_only), done)
 
     def delete_topics(self, topics: Sequence[str | bytes], done: Results[TopicInfo]) -> None:
         """By name, or by id as 16 bytes. The topics as they were."""
-        self._run(len(topics), partial(self._topics.delete, topics), done)
+        self._govern(len(topics), lambda c: partial(c.topics.delete, topics), done)
 
     def create_partitions(
         self, topics: Sequence[Growth], validate_only: bool, done: Results[TopicInfo]
     ) -> None:
         """Topics, how many partitions each shall have, and where the new ones lie or None: a
         `NewPartitions`. The topics as they are then."""
-        self._run(len(topics), partial(self._topics.grow, topics, validate_only), done)
+        self._govern(len(topics), lambda c: partial(c.topics.grow, topics, validate_only), done)
+
+    def alter_reassignments(self, wanted: Sequence[Reassignment], done: Results[None]) -> None:
+        self._govern(len(wanted), lambda c: partial(c.wishes.alter_reassignments, wanted), done)
+
+    def list_reassignments(
+        self, topics: Mapping[str, Sequence[int]] | None
+    ) -> list[OngoingReassignment]:
+        """What is under way, of all topics or of some partitions."""
+        if self.controller is None or not self.controller.is_active:
+            raise self._not_controller()
+        return self.controller.wishes.list_reassignments(topics)
+
+    def elect_leaders(
+        self,
+        kind: ElectionKind,
+        partitions: Sequence[PartitionName] | None,
+        done: Callable[[dict[PartitionName, KafkaError | None]], None],
+    ) -> None:
+        """Of all partitions if none are named; then only those that needed it are answered."""
+
+        def answered(results: list[Any]) -> None:
+            (result,) = results
+            if isinstance(result, KafkaError):
+                result = dict.fromkeys(partitions or (), result)
+            done(result)
+
+        def work(controller: Controller) -> Callable[[Results[Any]], None]:
+            def run(answer: Results[Any]) -> None:
+                controller.wishes.elect_leaders(kind, partitions, lambda found: answer([found]))
+
+            return run
+
+        self._govern(1, work, answered)
 
     def alter_configs(
         self, changes: Sequence[ConfigChange], validate_only: bool, done: Results[None]
     ) -> None:
-        self._run(len(changes), partial(self._configs.alter, changes, validate_only), done)
+        """Any broker may."""
+        work = partial(self._configs.alter, changes, validate_only)
+        self._config_queue.add(partial(_run, work, done))
 
     def next_producer_id(self, done: Callable[[int | KafkaError], None]) -> None:
         if self._producer_ids is None:
             error = KafkaError(ErrorCode.coordinator_load_in_progress, "the broker is starting")
-            self._loop.call_soon(partial(done, error))
+            self._around.loop.call_soon(partial(done, error))
         else:
             self._producer_ids.next(done)
 
-    def _run(self, count: int, work: Callable[[Results[Item]], None], done: Results[Item]) -> None:
-        """Does it when its turn comes, if this broker is the controller then."""
+    def isr_changed(self, topic: str, index: int) -> None:
+        """This broker has written the ISR of a partition that it leads."""
+        self._announcer.isr_changed((topic, index))
+
+    def log_dir_failed(self) -> None:
+        self._announcer.log_dir_failed(self.broker_id)
+
+    # -- inside
+
+    def _govern(
+        self,
+        count: int,
+        work: Callable[[Controller], Callable[[Results[Item]], None]],
+        done: Results[Item],
+    ) -> None:
+        """Does it when its turn comes, if this broker is the controller then. One that has just
+        taken office reads the tree first."""
 
         def job(ended: Callable[[], None]) -> None:
-            def answer(results: list[Item | KafkaError]) -> None:
-                try:
-                    done(results)
-                finally:
-                    ended()
-
-            refused = self._standing.not_controller()
-            if refused is None:
-                work(answer)
+            controller = self.controller
+            if controller is None:
+                refused: list[Item | KafkaError] = [self._not_controller()] * count
+                _run(lambda answer: answer(refused), done, ended)
+            elif not controller.is_active:
+                controller.when_active(lambda: self._around.loop.call_soon(partial(job, ended)))
             else:
-                answer([refused] * count)
+                _run(work(controller), done, ended)
 
-        self._queue.add(job)
+        self._topic_queue.add(job)
 
-    def _enter(
-        self, expected_cluster_id: str | None, done: Callable[[Started | Exception], None]
-    ) -> None:
-        standing = self._standing
-        registration = Registration(
-            standing.coordination,
-            standing.clock,
-            standing.entropy,
-            self.broker,
-            standing.static.whole("reserved.broker.max.id"),
+    def _not_controller(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.not_controller,
+            f"the controller is the broker {self.image.controller_id}, not this one",
         )
-        start = Start(standing.coordination, standing.clock, standing.entropy)
-        start.run(registration, expected_cluster_id, done)
 
-    def _entered(self, done: Finished, result: Started | Exception) -> None:
+    def _prepared(self, done: Finished, result: Prepared | Exception) -> None:
         if isinstance(result, Exception):
             done(result)
             return
-        self._take_over(result)
-        if self._standing.controller is None:
-            done(None)
+        self.cluster_id = result.cluster_id
+        self.broker = replace(self.broker, broker_id=result.broker_id)
+        self._standing.broker_id = result.broker_id
+        self._producer_ids = ProducerIds(
+            self._around.coordination, self._around.loop, result.broker_id
+        )
+        self._following.start(partial(self._read_settings, done))
+
+    def _read_settings(self, done: Finished, found: Found | CoordinationError) -> None:
+        if isinstance(found, CoordinationError):
+            done(found)
             return
-
-        def removed(errors: list[CoordinationError | None]) -> None:
-            failed = next((error for error in errors if error is not None), None)
-            if failed is None:
-                insist(self._configs.find_announced, done)
-            else:
-                done(failed)
-
-        self._topics.finish_deletions(list(self.image.deleting.values()), removed)
-
-    def _take_over(self, started: Started) -> None:
-        self.broker, self.cluster_id = started.broker, started.cluster_id
-        standing, found, image = self._standing, started.found, self.image
-        standing.broker_id = self.broker_id
-        self._producer_ids = ProducerIds(standing.coordination, self._loop, self.broker_id)
-        if isinstance(started.controller, Controller):
-            standing.controller = started.controller
-            image.controller_id = self.broker_id
-        else:
-            standing.controller = None
-            image.controller_id = started.controller.broker_id
-        image.brokers = found.brokers
+        standing, image = self._standing, self.image
         image.broker_configs = found.broker_configs
         image.default_broker_config = found.default_broker_config
         image.unreadable = found.unreadable
-        image.deleting = {name: _marked(found, name) for name in found.marked_for_deletion}
         for topic in found.topics.values():
-            if topic.name not in image.deleting:
-                image.put_topic(topic)
+            image.put_topic(topic)
         standing.refresh_settings()
+        self._configs.find_announced(done)
+
+    def _registered(self, registered: Registered) -> None:
+        self.broker = registered.broker
+        self._registrations += 1
+        if self._registrations > 1:
+            # Announcements of the time without a session may have been missed.
+            self._following.restart(lambda _error: None)
+        self._obeying.registered(registered)
+
+    def _refused(self, error: Exception) -> None:
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            joining(error)
+        else:
+            self._obeying.refused(error)
+
+    def _joined(self) -> None:
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            joining(None)
+
+    def _elected(self, office: Office) -> None:
+        self._obeying.fencing.saw_controller(office.epoch)
+        realm = Realm(
+            office=office,
+            broker_id=self.broker_id,
+            settings=lambda: self.settings,
+            end=self._membership.step_down,
+        )
+        self.controller = Controller(realm, self._around)
+        self.controller.start()
+
+    def _deposed(self) -> None:
+        controller, self.controller = self.controller, None
+        if controller is not None:
+            controller.close()
+
+    def _configs_changed(self, change: Change) -> None:
+        if self.controller is not None:
+            self.controller.configs_changed(change, self.image.topics)
+
+
+def _run(
+    work: Callable[[Results[Item]], None], done: Results[Item], ended: Callable[[], None]
+) -> None:
+    def answer(results: list[Item | KafkaError]) -> None:
+        try:
+            done(results)
+        finally:
+            ended()
+
+    work(answer)
 
 
 def _completed(broker: BrokerInfo, settings: Settings) -> BrokerInfo:
@@ -213,9 +340,3 @@ def _completed(broker: BrokerInfo, settings: Settings) -> BrokerInfo:
     return replace(
         broker, protocols={**known, **broker.protocols}, rack=None if rack is None else str(rack)
     )
-
-
-def _marked(found: Found, name: str) -> TopicInfo:
-    """A topic that is to be deleted; if its nodes are gone or cannot be read, its name."""
-    known = found.topics.get(name)
-    return TopicInfo(name=name, topic_id=NO_TOPIC_ID, partitions=()) if known is None else known

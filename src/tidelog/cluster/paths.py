@@ -13,6 +13,10 @@ BROKER_CONFIGS: Final = "/config/brokers"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 DEFAULT_ENTITY: Final = "<default>"
@@ -34,9 +38,9 @@ BASE: Final = (
     TOPIC_CONFIGS,
     "/config/users",
     "/consumers",
-    "/isr_change_notification",
+    ISR_CHANGES,
     PRODUCER_ID_BLOCK,
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
 )
 """What every broker makes sure of when it starts, parents first."""
 

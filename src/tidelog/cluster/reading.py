@@ -6,12 +6,12 @@ a line in the log says so.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from tidelog.base.coordination import Coordination, CoordinationError, Node, Trouble
+from tidelog.base.coordination import Coordination, CoordinationError, Node, Trouble, Watch
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import is_legal_topic
 from tidelog.cluster import paths
@@ -23,6 +23,7 @@ from tidelog.cluster.image import (
     PartitionInfo,
     TopicInfo,
 )
+from tidelog.cluster.topic_nodes import with_state
 from tidelog.cluster.writing import Ask, gather
 from tidelog.cluster.znodes import (
     Assignment,
@@ -36,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 GotNode = Node | CoordinationError
+_NO_CONFIG = CoordinationError(Trouble.no_node, paths.TOPIC_CONFIGS)
 TopicRead = TopicInfo | BadValue | CoordinationError | None
 """BadValue: it is there but cannot be understood; None: it is not there."""
 
@@ -54,9 +56,35 @@ class Found:
     default_broker_config: dict[str, str] = field(default_factory=dict)
 
 
-def read_all(coordination: Coordination, done: Callable[[Found | CoordinationError], None]) -> None:
+def read_topics(
+    coordination: Coordination, done: Callable[[Found | CoordinationError], None]
+) -> None:
+    """All topics with their states, and which of them are to be deleted."""
+    _read([partial(_read_topics, read_topic), _read_marks], coordination, done)
+
+
+def read_settings(
+    coordination: Coordination, done: Callable[[Found | CoordinationError], None]
+) -> None:
+    """The settings of topics and brokers; the topics without states."""
+    _read([partial(_read_topics, _read_named), _read_broker_configs], coordination, done)
+
+
+def read_brokers(
+    coordination: Coordination,
+    watch: Watch,
+    done: Callable[[Found | CoordinationError], None],
+) -> None:
+    """Those that are registered, with their epochs; the watch is told when others are."""
+    _read([partial(_read_brokers, watch)], coordination, done)
+
+
+def _read(
+    steps: Sequence[Callable[[Coordination, Found, "Finished"], None]],
+    coordination: Coordination,
+    done: Callable[[Found | CoordinationError], None],
+) -> None:
     found = Found()
-    steps = [_read_brokers, _read_topics, _read_marks, _read_broker_configs]
 
     def answered(errors: list[CoordinationError | None]) -> None:
         failed = next((error for error in errors if error is not None), None)
@@ -67,6 +95,42 @@ def read_all(coordination: Coordination, done: Callable[[Found | CoordinationErr
 
 def read_topic(coordination: Coordination, name: str, done: Callable[[TopicRead], None]) -> None:
     """One topic with its settings and the state of each partition."""
+
+    def named(found: TopicRead) -> None:
+        if isinstance(found, TopicInfo):
+            _read_states(coordination, found, range(len(found.partitions)), done)
+        else:
+            done(found)
+
+    _read_named(coordination, name, named)
+
+
+def read_topic_part(
+    coordination: Coordination,
+    name: str,
+    numbers: Sequence[int],
+    done: Callable[[TopicRead], None],
+) -> None:
+    """One topic with the states of some partitions and without settings; the others are as if
+    they had none."""
+
+    def got(node: GotNode) -> None:
+        try:
+            named = _topic_without_states(name, node, _NO_CONFIG)
+        except BadValue as error:
+            done(error)
+            return
+        if isinstance(named, TopicInfo):
+            there = [number for number in numbers if number < len(named.partitions)]
+            _read_states(coordination, named, there, done)
+        else:
+            done(named)
+
+    coordination.get(paths.topic(name), got)
+
+
+def _read_named(coordination: Coordination, name: str, done: Callable[[TopicRead], None]) -> None:
+    """One topic with its settings and without states."""
     asks: list[Ask[GotNode]] = [
         partial(coordination.get, paths.topic(name)),
         partial(coordination.get, paths.topic_config(name)),
@@ -74,14 +138,9 @@ def read_topic(coordination: Coordination, name: str, done: Callable[[TopicRead]
 
     def got(nodes: list[GotNode]) -> None:
         try:
-            started = _topic_without_states(name, *nodes)
+            done(_topic_without_states(name, *nodes))
         except BadValue as error:
             done(error)
-            return
-        if isinstance(started, TopicInfo):
-            _read_states(coordination, started, done)
-        else:
-            done(started)
 
     gather(asks, got)
 
@@ -119,16 +178,16 @@ def _partition_without_state(assignment: Assignment) -> PartitionInfo:
 
 
 def _read_states(
-    coordination: Coordination, topic: TopicInfo, done: Callable[[TopicRead], None]
+    coordination: Coordination,
+    topic: TopicInfo,
+    numbers: Sequence[int],
+    done: Callable[[TopicRead], None],
 ) -> None:
-    numbers = range(len(topic.partitions))
-
     def got(nodes: list[GotNode]) -> None:
+        partitions = list(topic.partitions)
         try:
-            partitions = [
-                _with_state(topic.name, number, topic.partitions[number], nodes[number])
-                for number in numbers
-            ]
+            for number, node in zip(numbers, nodes, strict=True):
+                partitions[number] = _with_state(topic.name, number, partitions[number], node)
         except (BadValue, CoordinationError) as error:
             done(error)
             return
@@ -143,20 +202,18 @@ def _with_state(topic: str, number: int, partition: PartitionInfo, node: GotNode
             return partition
         raise node
     state = _naming(paths.state(topic, number), partial(decode_state, node.data))
-    return replace(
-        partition,
-        isr=state.isr,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        controller_epoch=state.controller_epoch,
-        state_version=node.stat.version,
-    )
+    return with_state(partition, state, node.stat.version)
 
 
 Finished = Callable[[CoordinationError | None], None]
 
 
-def _read_topics(coordination: Coordination, found: Found, done: Finished) -> None:
+def _read_topics(
+    read_one: Callable[[Coordination, str, Callable[[TopicRead], None]], None],
+    coordination: Coordination,
+    found: Found,
+    done: Finished,
+) -> None:
     def got(names: list[str], reads: list[TopicRead]) -> None:
         for name, read in zip(names, reads, strict=True):
             match read:
@@ -174,9 +231,9 @@ def _read_topics(coordination: Coordination, found: Found, done: Finished) -> No
             done(names)
             return
         legal = [name for name in names if is_legal_topic(name)]
-        for name in set(names) - set(legal):
+        for name in sorted(set(names) - set(legal)):
             _leave_alone(found, name, "it is not a name that a topic can have")
-        gather([partial(read_topic, coordination, name) for name in legal], partial(got, legal))
+        gather([partial(read_one, coordination, name) for name in legal], partial(got, legal))
 
     coordination.children(paths.TOPICS, listed)
 
@@ -206,12 +263,12 @@ def _read_marks(coordination: Coordination, found: Found, done: Finished) -> Non
     coordination.children(paths.DELETE_TOPICS, listed)
 
 
-def _read_brokers(coordination: Coordination, found: Found, done: Finished) -> None:
+def _read_brokers(watch: Watch, coordination: Coordination, found: Found, done: Finished) -> None:
     def keep(name: str, node: Node) -> None:
         broker_id = _broker_id(name)
         found.brokers[broker_id] = decode_broker(broker_id, node.data, node.stat.created_zxid)
 
-    _read_children(coordination, paths.BROKER_IDS, keep, done)
+    _read_children(coordination, paths.BROKER_IDS, keep, done, watch)
 
 
 def _read_broker_configs(coordination: Coordination, found: Found, done: Finished) -> None:
@@ -230,6 +287,7 @@ def _read_children(
     path: str,
     keep: Callable[[str, Node], None],
     done: Finished,
+    watch: Watch | None = None,
 ) -> None:
     """Reads every child; one that went meanwhile or cannot be understood is left out."""
 
@@ -253,7 +311,7 @@ def _read_children(
         asks: list[Ask[GotNode]] = [partial(coordination.get, f"{path}/{name}") for name in names]
         gather(asks, partial(got, names))
 
-    coordination.children(path, listed)
+    coordination.children(path, listed, watch)
 
 
 def _broker_id(name: str) -> int:

@@ -1,8 +1,9 @@
-"""How a broker enters the cluster: base nodes, cluster id, its number, its registration.
+"""How a broker enters the cluster: the base nodes, the cluster's id, its own number, its epoch.
 
-`Registration.start` goes through these steps and ends with who this broker is, or with an error
-that says what to do. Every step can be repeated: what is there already, because another
-broker was quicker or an answer was lost, is taken as it is.
+First it prepares: a broker whose log dirs belong to another cluster is refused before it shows
+itself. Then, when its logs are open, it registers with a node that lives as long as its session;
+the zxid that made it is the broker's epoch. Every step can be repeated: what is there already,
+because another broker was quicker or an answer was lost, is taken as it is.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from tidelog.base.coordination import (
     Coordination,
     CoordinationError,
     Create,
+    Delete,
     Node,
     Operation,
     SetData,
@@ -21,14 +23,15 @@ from tidelog.base.coordination import (
     Written,
 )
 from tidelog.base.errors import BadValue
-from tidelog.base.ports import Clock, Entropy
+from tidelog.base.ports import Clock, Entropy, Loop
 from tidelog.cluster import paths
 from tidelog.cluster.image import BrokerInfo
 from tidelog.cluster.topic_nodes import random_topic_id
-from tidelog.cluster.writing import Ask, gather
+from tidelog.cluster.writing import Ask, gather, insist
 from tidelog.cluster.znodes import (
     decode_broker,
     decode_cluster_id,
+    decode_controller_epoch,
     encode_broker,
     encode_cluster_id,
     id_text,
@@ -38,37 +41,28 @@ Failure = CoordinationError | BadValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class Prepared:
     cluster_id: str
-    broker: BrokerInfo
-    """With its number and its epoch."""
+    broker_id: int
 
 
-Done = Callable[[Registered | Failure], None]
-
-
-class Registration:
-    """One start of one broker."""
+class Preparation:
+    """What a broker needs to know before it opens its logs."""
 
     def __init__(
-        self,
-        coordination: Coordination,
-        clock: Clock,
-        entropy: Entropy,
-        broker: BrokerInfo,
-        reserved_id_max: int,
+        self, coordination: Coordination, entropy: Entropy, broker_id: int, reserved_id_max: int
     ) -> None:
         self._coordination = coordination
-        self._clock = clock
         self._entropy = entropy
-        self._broker = broker
+        self._broker_id = broker_id
         self._reserved_id_max = reserved_id_max
         self._expected_cluster_id: str | None = None
         self._cluster_id = ""
-        self._done: Done = lambda _: None
+        self._done: Callable[[Prepared | Failure], None] = lambda _: None
 
-    def start(self, expected_cluster_id: str | None, done: Done) -> None:
-        """A broker that was in another cluster before is refused before it shows itself."""
+    def start(
+        self, expected_cluster_id: str | None, done: Callable[[Prepared | Failure], None]
+    ) -> None:
         self._expected_cluster_id = expected_cluster_id
         self._done = done
         self._make_base_nodes()
@@ -117,11 +111,11 @@ class Registration:
                     "coordinator that belong together"
                 )
             )
-        elif self._broker.broker_id < 0:
+        elif self._broker_id < 0:
             take = SetData(path=paths.BROKER_SEQUENCE, data=b"")
             self._coordination.write([take], self._took_number)
         else:
-            self._register()
+            self._end()
 
     def _took_number(self, result: list[Written] | CoordinationError) -> None:
         """The node's version is a counter that nobody can draw the same number from."""
@@ -130,30 +124,118 @@ class Registration:
             return
         stat = result[0]
         assert isinstance(stat, Stat)
-        self._broker = replace(self._broker, broker_id=self._reserved_id_max + stat.version)
-        self._register()
+        self._broker_id = self._reserved_id_max + stat.version
+        self._end()
 
-    def _register(self) -> None:
-        path = paths.broker(self._broker.broker_id)
+    def _end(self) -> None:
+        self._done(Prepared(cluster_id=self._cluster_id, broker_id=self._broker_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    broker: BrokerInfo
+    """With its epoch."""
+    controller_epoch: int
+    """That of the last controller that was elected before; -1 if there was none."""
+
+
+class Registration:
+    """One attempt in one session; it ends with a session that expired, never with a connection
+    that was lost."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        clock: Clock,
+        loop: Loop,
+        broker: BrokerInfo,
+        session_timeout_ms: int,
+    ) -> None:
+        self._coordination = coordination
+        self._clock = clock
+        self._loop = loop
+        self._broker = broker
+        self._session_timeout_ms = session_timeout_ms
+        self._path = paths.broker(broker.broker_id)
+        self._past_sessions: frozenset[int] = frozenset()
+        self._has_waited = False
+        self.is_cancelled = False
+        self._done: Callable[[Registered | Failure], None] = lambda _: None
+
+    def start(
+        self, past_sessions: frozenset[int], done: Callable[[Registered | Failure], None]
+    ) -> None:
+        """`past_sessions` are those of this process: what is left of them can go."""
+        self._past_sessions = past_sessions
+        self._done = done
+        self._create()
+
+    def _create(self) -> None:
         data = encode_broker(self._broker, self._clock.now_ms())
-        create = Create(path=path, data=data, ephemeral=True)
+        create = Create(path=self._path, data=data, ephemeral=True)
 
         def created(result: list[Written] | CoordinationError) -> None:
             if isinstance(result, CoordinationError) and result.trouble is not Trouble.node_exists:
                 self._done(result)
             else:
-                self._coordination.get(path, self._looked_at_registration)
+                insist(partial(self._coordination.get, self._path), self._looked)
 
-        self._coordination.write([create], created)
+        insist(partial(self._coordination.write, [create]), created)
 
-    def _looked_at_registration(self, node: Node | CoordinationError) -> None:
+    def _looked(self, node: Node | CoordinationError) -> None:
         if isinstance(node, CoordinationError):
-            self._done(node)
-        elif node.stat.ephemeral_owner != self._coordination.session_id:
+            if node.trouble is Trouble.no_node:
+                self._create()
+            else:
+                self._done(node)
+            return
+        owner = node.stat.ephemeral_owner
+        if owner == self._coordination.session_id:
+            broker = replace(self._broker, epoch=node.stat.created_zxid)
+            ask = partial(self._coordination.get, paths.CONTROLLER_EPOCH)
+            insist(ask, partial(self._got_controller_epoch, broker))
+        elif owner in self._past_sessions:
+            self._delete(node)
+        elif self._has_waited:
             self._done(_taken(self._broker.broker_id, node))
         else:
-            broker = replace(self._broker, epoch=node.stat.created_zxid)
-            self._done(Registered(cluster_id=self._cluster_id, broker=broker))
+            self._wait()
+
+    def _got_controller_epoch(self, broker: BrokerInfo, node: Node | CoordinationError) -> None:
+        """Read after the registration, so that it is no older: a controller of before, which may
+        not know that it was deposed, can be told from the others from the first request on."""
+        epoch = -1
+        if isinstance(node, Node):
+            try:
+                epoch = decode_controller_epoch(node.data)
+            except BadValue as error:
+                self._done(BadValue(f"{paths.CONTROLLER_EPOCH} cannot be read: {error}"))
+                return
+        elif node.trouble is not Trouble.no_node:
+            self._done(node)
+            return
+        self._done(Registered(broker=broker, controller_epoch=epoch))
+
+    def _delete(self, node: Node) -> None:
+        delete = Delete(path=self._path, version=node.stat.version)
+
+        def deleted(result: list[Written] | CoordinationError) -> None:
+            if isinstance(result, CoordinationError) and result.trouble is not Trouble.no_node:
+                self._done(result)
+            else:
+                self._create()
+
+        insist(partial(self._coordination.write, [delete]), deleted)
+
+    def _wait(self) -> None:
+        """It may be a predecessor's, whose session is over soon."""
+        self._has_waited = True
+        at_ms = self._clock.monotonic_ms() + self._session_timeout_ms
+        self._loop.call_at(at_ms, self._try_again)
+
+    def _try_again(self) -> None:
+        if not self.is_cancelled:
+            self._create()
 
 
 def _taken(broker_id: int, node: Node) -> BadValue:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from tidelog.base.errors import KafkaError
 from tidelog.cluster.image import TopicInfo
 
 USE_DEFAULT: Final = -1
@@ -59,3 +60,28 @@ class Change:
     """Topics whose own settings changed."""
     broker_config: bool = False
     """Whether the settings of this broker may have changed: `Metadata.settings` has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """Where the replicas of a partition shall be."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+    """The preferred leader first; None goes back to where they were before what is under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingReassignment:
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    """Those that leave among them."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+ElectionKind = Literal["preferred", "unclean"]
+Elected = Mapping[tuple[str, int], KafkaError | None]
+"""Of each partition, by topic and number, None if its leader was elected, or why not."""

@@ -1,20 +1,16 @@
-"""What a broker knows and may do while it is in the cluster: shared by all that changes it."""
+"""What a broker knows and may do while it is in the cluster: shared by all that acts for it."""
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from tidelog.base.coordination import Check, Coordination
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ports import Clock, Entropy
 from tidelog.base.settings import Settings
 from tidelog.cluster.effective import effective_broker_settings
 from tidelog.cluster.image import Image
-from tidelog.cluster.leadership import Controller
 from tidelog.cluster.requests import Change
-from tidelog.cluster.topics import Situation
 
 _log = logging.getLogger(__name__)
 
@@ -26,35 +22,18 @@ Listener = Callable[[Change], None]
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    coordination: Coordination
-    clock: Clock
-    entropy: Entropy
     static: Settings
     """What the broker's file says."""
     settings: Settings
     """With what was changed since."""
     image: Image = field(default_factory=Image)
+    """What this broker was told of the cluster."""
     broker_id: int = -1
-    controller: Controller | None = None
     listeners: list[Listener] = field(default_factory=list)
 
-    @property
-    def fence(self) -> Check:
-        assert self.controller is not None, "only the controller writes"
-        return self.controller.fence
-
-    def situation(self) -> Situation:
-        assert self.controller is not None, "only the controller plans"
-        return Situation(
-            image=self.image,
-            settings=self.settings,
-            entropy=self.entropy,
-            controller_epoch=self.controller.epoch,
-        )
-
     def tell(self, change: Change) -> None:
-        """What is written is written: a listener that cannot follow, say because its disk
-        fails, is reported and holds up nobody."""
+        """What is so is so: a listener that cannot follow, say because its disk fails, is
+        reported and holds up nobody."""
         if change == Change():
             return
         for listener in self.listeners:
@@ -66,20 +45,29 @@ class Standing:
                 # A bug, but the changes that others ask for must not wait for ever behind it.
                 _log.exception("bug: a change of the cluster could not be followed here")
 
+    def put_topic_config(self, name: str, config: Mapping[str, str]) -> bool:
+        """Whether that is something new."""
+        topic = self.image.topics.get(name)
+        if topic is None or topic.config == config:
+            return False
+        self.image.put_topic(replace(topic, config=config))
+        return True
+
+    def put_broker_config(self, broker_id: int | None, config: dict[str, str]) -> bool:
+        """The same for a broker, or with None for all of them."""
+        image = self.image
+        if broker_id is None:
+            before, image.default_broker_config = image.default_broker_config, config
+        else:
+            before = image.broker_configs.get(broker_id, {})
+            image.broker_configs[broker_id] = config
+        return before != config
+
     def refresh_settings(self) -> None:
         """Takes over what the image has of dynamic settings."""
         own = self.image.broker_configs.get(self.broker_id, {})
         self.settings = effective_broker_settings(
             self.static, self.image.default_broker_config, own
-        )
-
-    def not_controller(self) -> KafkaError | None:
-        """What a broker answers that may not change the cluster."""
-        if self.controller is not None:
-            return None
-        return KafkaError(
-            ErrorCode.not_controller,
-            f"the controller is the broker {self.image.controller_id}, not this one",
         )
 
 

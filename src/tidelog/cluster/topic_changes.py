@@ -1,24 +1,29 @@
 """Carrying out what was planned for topics: making, growing and deleting them.
 
-The topics of one request are written side by side. When a write fails the topic is read again,
-so that the image shows what is really there, whatever became of the write.
+It is the controller's work. The topics of one request are written side by side. When a write
+fails the topic is read again, so that the image shows what is really there, whatever became of
+the write. An answer comes when those that lead what was made have been told.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tidelog.base.coordination import CoordinationError, Create, Trouble, Written
+from tidelog.base.coordination import Coordination, CoordinationError, Create, Trouble, Written
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.base.ports import Entropy
 from tidelog.cluster import paths
 from tidelog.cluster.deletion import remove_nodes
+from tidelog.cluster.dispatch import Dispatch
 from tidelog.cluster.image import TopicInfo
 from tidelog.cluster.reading import TopicRead, read_topic
-from tidelog.cluster.requests import Change, NewTopic
-from tidelog.cluster.standing import Results, Standing, plan_each
+from tidelog.cluster.realm import Realm
+from tidelog.cluster.reconciling import Reconciler
+from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.standing import Results, plan_each
 from tidelog.cluster.topic_nodes import creation, growth, random_topic_id
-from tidelog.cluster.topics import TopicPlan, unknown_topic
+from tidelog.cluster.topics import Situation, TopicPlan, unknown_topic
 from tidelog.cluster.writing import Ask, gather, insist, pack, refusal, write_parts
 from tidelog.cluster.znodes import id_text
 
@@ -29,9 +34,20 @@ Growth = tuple[str, int, Sequence[Sequence[int]] | None]
 
 
 class TopicChanges:
-    def __init__(self, standing: Standing) -> None:
-        self._standing = standing
-        self._image = standing.image
+    def __init__(
+        self,
+        realm: Realm,
+        dispatch: Dispatch,
+        reconciler: Reconciler,
+        coordination: Coordination,
+        entropy: Entropy,
+    ) -> None:
+        self._realm = realm
+        self._image = realm.image
+        self._dispatch = dispatch
+        self._reconciler = reconciler
+        self._coordination = coordination
+        self._entropy = entropy
 
     def create(
         self, topics: Sequence[NewTopic], validate_only: bool, done: Results[TopicInfo]
@@ -59,6 +75,7 @@ class TopicChanges:
         ]
 
         def marked(errors: list[CoordinationError | None]) -> None:
+            self._realm.end_by(errors)
             accepted = _merged(planned, errors)
             deleted = [topic for topic in accepted if isinstance(topic, TopicInfo)]
             self.finish_deletions(deleted, partial(removed, accepted))
@@ -66,62 +83,55 @@ class TopicChanges:
         def removed(
             accepted: list[TopicInfo | KafkaError], errors: list[CoordinationError | None]
         ) -> None:
-            done(_merged(accepted, errors))
+            results = _merged(accepted, errors)
+            self._dispatch.when_told([self._realm.broker_id], lambda: done(results))
 
         gather(marks, marked)
 
     def finish_deletions(
         self, topics: Sequence[TopicInfo], done: Callable[[list[CoordinationError | None]], None]
     ) -> None:
-        """Deletes topics that are marked: first from the image, then their data, which is the
-        listeners' work, then their nodes."""
-        standing = self._standing
+        """Deletes topics that are marked: first from the image, and brokers are told to delete
+        their data, then their nodes. A broker that is away learns of it when it returns."""
         for topic in topics:
-            self._image.remove_topic(topic.name)
+            self._realm.forget_topic(topic)
             self._image.unreadable.pop(topic.name, None)
             self._image.deleting[topic.name] = topic
-        standing.tell(Change(deleted=tuple(topics)))
+        self._dispatch.topics_deleted(topics)
         asks: list[Ask[CoordinationError | None]] = [
             partial(
-                insist, partial(remove_nodes, standing.coordination, standing.fence, topic.name)
+                insist, partial(remove_nodes, self._coordination, self._realm.fence, topic.name)
             )
             for topic in topics
         ]
 
         def removed(errors: list[CoordinationError | None]) -> None:
+            self._realm.end_by(errors)
             for topic, error in zip(topics, errors, strict=True):
                 if error is None:
-                    del self._image.deleting[topic.name]
+                    self._image.deleting.pop(topic.name, None)
                 else:
                     _log.error("the deletion of %s is not finished: %s", topic.name, error)
             done(errors)
 
         gather(asks, removed)
 
-    def refresh(self, name: str, done: Callable[[None], None]) -> None:
-        """Reads a topic again. If that fails too, what was known of it stays."""
-
-        def read(found: TopicRead) -> None:
-            before = self._image.topics.get(name)
-            match found:
-                case TopicInfo():
-                    self._image.put_topic(found)
-                    self._standing.tell(_difference(before, found))
-                case BadValue():
-                    _log.error("the topic %s cannot be read any more: %s", name, found)
-                case CoordinationError():
-                    _log.warning("the topic %s could not be read again: %s", name, found)
-            done(None)
-
-        insist(partial(read_topic, self._standing.coordination, name), read)
-
     def _plan(self) -> TopicPlan:
-        return TopicPlan(self._standing.situation())
+        return TopicPlan(
+            Situation(
+                image=self._image,
+                settings=self._realm.settings(),
+                entropy=self._entropy,
+                controller_epoch=self._realm.office.epoch,
+            )
+        )
 
     def _with_id(self, topic: TopicInfo | KafkaError) -> TopicInfo | KafkaError:
         if isinstance(topic, KafkaError):
             return topic
-        return replace(topic, topic_id=random_topic_id(self._standing.entropy))
+        return replace(topic, topic_id=random_topic_id(self._entropy))
+
+    # -- writing
 
     def _write_all(
         self,
@@ -130,49 +140,111 @@ class TopicChanges:
         done: Results[TopicInfo],
     ) -> None:
         topics = [topic for topic in planned if isinstance(topic, TopicInfo)]
+        brokers = self._image.brokers
 
         def wrote(errors: list[CoordinationError | None]) -> None:
             outcomes = list(zip(topics, errors, strict=True))
-            self._take_over([topic for topic, error in outcomes if error is None])
+            self._realm.end_by(errors)
+            made = [topic for topic, error in outcomes if error is None]
+            for topic in made:
+                self._take_over(topic)
+            if brokers is not self._image.brokers:
+                # Who was to lead may be gone, or have restarted.
+                self._look_at(made)
             asks: list[Ask[None]] = [
-                partial(self.refresh, topic.name) for topic, error in outcomes if error is not None
+                partial(self._refresh, topic.name) for topic, error in outcomes if error is not None
             ]
-            gather(asks, lambda _: done(_merged(planned, errors)))
+            gather(asks, lambda _: self._answer_when_told(made, _merged(planned, errors), done))
 
         gather([partial(write, topic) for topic in topics], wrote)
 
-    def _take_over(self, topics: Sequence[TopicInfo]) -> None:
-        changes = [_difference(self._image.topics.get(topic.name), topic) for topic in topics]
+    def _answer_when_told(
+        self,
+        topics: list[TopicInfo],
+        results: list[TopicInfo | KafkaError],
+        done: Results[TopicInfo],
+    ) -> None:
+        leaders = {p.leader for topic in topics for p in topic.partitions}
+        self._dispatch.when_told({self._realm.broker_id, *leaders}, lambda: done(results))
+
+    def _take_over(self, topic: TopicInfo) -> None:
+        """What is known of partitions that were there may be newer than the plan."""
+        before = self._image.topics.get(topic.name)
+        known = () if before is None else before.partitions
+        if before is not None:
+            topic = replace(
+                before, partitions=known + topic.partitions[len(known) :], version=topic.version
+            )
+        self._image.put_topic(topic)
+        added = [(index, None) for index in range(len(known), len(topic.partitions))]
+        self._dispatch.topic_changed(topic.name, added)
+
+    def _refresh(self, name: str, done: Callable[[None], None]) -> None:
+        """Reads a topic again. If that fails too, what was known of it stays."""
+
+        def read(found: TopicRead) -> None:
+            if self._realm.is_over:
+                done(None)
+                return
+            match found:
+                case TopicInfo():
+                    self._take_over_read(found)
+                case BadValue():
+                    _log.error("the topic %s cannot be read any more: %s", name, found)
+                case CoordinationError():
+                    _log.warning("the topic %s could not be read again: %s", name, found)
+            done(None)
+
+        insist(partial(read_topic, self._coordination, name), read)
+
+    def _take_over_read(self, found: TopicInfo) -> None:
+        """It may be made in part; what is missing is then made as at a start."""
+        before = self._image.topics.get(found.name)
+        if before is not None and before.topic_id == found.topic_id:
+            if found.version < before.version:
+                return
+            known = before.partitions
+            newest = tuple(
+                known[index]
+                if index < len(known) and known[index].state_version >= read.state_version
+                else read
+                for index, read in enumerate(found.partitions)
+            )
+            found = replace(found, partitions=newest)
+        self._image.put_topic(found)
+        indexes = range(len(found.partitions))
+        self._dispatch.topic_changed(found.name, [(index, None) for index in indexes])
+        self._look_at([found])
+
+    def _look_at(self, topics: Iterable[TopicInfo]) -> None:
         for topic in topics:
-            self._image.put_topic(topic)
-        created = tuple(topic for change in changes for topic in change.created)
-        grown = tuple(pair for change in changes for pair in change.grown)
-        self._standing.tell(Change(created=created, grown=grown))
+            self._reconciler.mark((topic.name, index) for index in range(len(topic.partitions)))
 
     def _write_new(self, topic: TopicInfo, done: Finished) -> None:
         config = paths.topic_config(topic.name)
-        parts = pack(creation(topic), self._standing.fence)
+        parts = pack(creation(topic), self._realm.fence)
 
         def wrote(error: CoordinationError | None) -> None:
             if error is None or (error.trouble, error.path) != (Trouble.node_exists, config):
                 done(error)
                 return
-            again = pack(creation(topic, config_is_there=True), self._standing.fence)
-            write_parts(self._standing.coordination, again, done)
+            again = pack(creation(topic, config_is_there=True), self._realm.fence)
+            write_parts(self._coordination, again, done)
 
-        write_parts(self._standing.coordination, parts, wrote)
+        write_parts(self._coordination, parts, wrote)
 
     def _write_grown(self, topic: TopicInfo, done: Finished) -> None:
         groups = growth(self._image.topics[topic.name], topic)
-        parts = pack(groups, self._standing.fence)
-        write_parts(self._standing.coordination, parts, done)
+        write_parts(self._coordination, pack(groups, self._realm.fence), done)
+
+    # -- deleting
 
     def _name_of(self, topic: str | bytes) -> str | bytes:
         """An id that is not known stays what it is."""
         return topic if isinstance(topic, str) else self._image.topic_names.get(topic, topic)
 
     def _deletable(self, topic: str | bytes) -> TopicInfo:
-        if not self._standing.settings.flag("delete.topic.enable"):
+        if not self._realm.settings().flag("delete.topic.enable"):
             raise KafkaError(
                 ErrorCode.topic_deletion_disabled,
                 "topics cannot be deleted while delete.topic.enable=false",
@@ -194,16 +266,7 @@ class TopicChanges:
             else:
                 done(None)
 
-        write = self._standing.coordination.write
-        insist(partial(write, [self._standing.fence, mark]), marked)
-
-
-def _difference(before: TopicInfo | None, now: TopicInfo) -> Change:
-    if before is None:
-        return Change(created=(now,))
-    if len(now.partitions) > len(before.partitions):
-        return Change(grown=((now, len(before.partitions)),))
-    return Change()
+        insist(partial(self._coordination.write, [self._realm.fence, mark]), marked)
 
 
 def _merged(

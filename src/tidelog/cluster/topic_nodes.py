@@ -85,7 +85,23 @@ def state_data(partition: PartitionInfo) -> bytes:
             leader_epoch=partition.leader_epoch,
             isr=partition.isr,
             controller_epoch=partition.controller_epoch,
+            broker_epochs=partition.broker_epochs,
+            elr=partition.elr,
         )
+    )
+
+
+def with_state(partition: PartitionInfo, state: State, version: int) -> PartitionInfo:
+    """What is known of a partition when its state node has been read."""
+    return replace(
+        partition,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        controller_epoch=state.controller_epoch,
+        broker_epochs=state.broker_epochs,
+        elr=state.elr,
+        state_version=version,
     )
 
 

@@ -171,6 +171,7 @@ class TopicPlan:
         self._partitions_left -= partitions
 
     def _new_partition(self, replicas: Replicas) -> PartitionInfo:
+        brokers = self._image.brokers
         return PartitionInfo(
             replicas=replicas,
             isr=replicas,
@@ -178,6 +179,7 @@ class TopicPlan:
             leader_epoch=0,
             state_version=0,
             controller_epoch=self._situation.controller_epoch,
+            broker_epochs={broker_id: brokers[broker_id].epoch for broker_id in replicas},
         )
 
     def _draw(self) -> int:

@@ -6,7 +6,7 @@ reads them, and what Kafka's older versions wrote. A node that cannot be read ra
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.base.errors import BadValue
@@ -142,9 +142,15 @@ class State:
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    """The epoch of each broker when it was last known to have what the ISR has. One that is not
+    there is not known: Apache Kafka wrote the state."""
+    elr: tuple[int, ...] = ()
 
 
 def encode_state(state: State) -> bytes:
+    """The last two keys are not Kafka's, whose decoder leaves out what it does not know."""
+    known = [member for member in (*state.isr, *state.elr) if member in state.broker_epochs]
     return fields.encode(
         {
             "controller_epoch": state.controller_epoch,
@@ -152,17 +158,23 @@ def encode_state(state: State) -> bytes:
             "version": 1,
             "leader_epoch": state.leader_epoch,
             "isr": list(state.isr),
+            "broker_epochs": {str(member): state.broker_epochs[member] for member in known},
+            "elr": list(state.elr),
         }
     )
 
 
 def decode_state(data: bytes) -> State:
     found = fields.decode(data)
+    isr = fields.broker_ids(found.get("isr"), "isr")
+    elr = fields.broker_ids(found.get("elr", []), "elr")
     return State(
         leader=fields.whole(found, "leader"),
         leader_epoch=fields.whole(found, "leader_epoch", 0),
-        isr=fields.broker_ids(found.get("isr"), "isr"),
+        isr=isr,
         controller_epoch=fields.whole(found, "controller_epoch", 0),
+        broker_epochs=fields.broker_epochs(found, "broker_epochs"),
+        elr=tuple(member for member in elr if member not in isr),
     )
 
 

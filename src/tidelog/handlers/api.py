@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.cluster.metadata import Metadata
     from tidelog.housekeeping import Housekeeping
     from tidelog.partitions import Partitions
+    from tidelog.peers.peers import BrokerPeers
     from tidelog.serving.fetch_sessions import FetchSessions
 
 Part = bytes | Slice
@@ -34,12 +35,15 @@ class Node(Protocol):
     settings: Settings
     broker_id: int
     cluster_id: str
+    inter_broker_listener: str | None
+    """The listener over which brokers talk to one another, if there are others."""
     clock: Clock
     entropy: Entropy
     loop: Loop
     disk: Disk
     logs: Logs
     metadata: "Metadata"
+    peers: "BrokerPeers"
     partitions: "Partitions"
     sessions: "FetchSessions"
     fetch_bytes_max: int
@@ -57,6 +61,9 @@ class Answers(Protocol):
     def answered(self, request: "Request") -> None: ...
 
     def close(self, why: str) -> None: ...
+
+    def abort(self, why: str) -> None:
+        """Closes it without sending what is queued or under way."""
 
 
 class Request:

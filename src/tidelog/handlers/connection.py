@@ -38,6 +38,7 @@ _log = logging.getLogger("tidelog.connection")
 class Owner(Protocol):
     """Whoever keeps count of the connections and of what they do."""
 
+    apis: Mapping[int, Api]
     request_bytes_max: int
     owed_bytes: int
     owed_bytes_max: int
@@ -77,7 +78,7 @@ class ClientConnection:
         self._node = node
         self._link = link
         self._frames = frames
-        self._apis: Mapping[int, Api] = node.apis
+        self._apis = owner.apis
         self._pending: deque[Request] = deque()
         self._held: deque[bytearray] = deque()
         self._is_catching_up = False
@@ -168,6 +169,8 @@ class ClientConnection:
         self.client_id = header.client_id
         request = Request(self, api, header.version, header.correlation_id, header.client_id, body)
         pending = self._pending
+        if pending and self.listener == self._node.inter_broker_listener:
+            self._interrupt()
         pending.append(request)
         try:
             response = api.handle(self._node, request)
@@ -316,14 +319,24 @@ class ClientConnection:
         """Reads no more, answers what was accepted, and closes then."""
         self._link.pause()
         self._is_finishing = True
+        self._interrupt()
+        self._close_if_finished()
+
+    def _interrupt(self) -> None:
+        """Has answered at once what waits; also where another broker asks for something behind
+        a fetch that waits: it has more to fetch than it said."""
         for request in list(self._pending):
             if request.on_stop is not None:
                 request.on_stop()
-        self._close_if_finished()
 
     def _close_if_finished(self) -> None:
         if self._is_finishing and not self._pending and not self._held:
             self.close("the broker stops")
+
+    def abort(self, why: str) -> None:
+        _log.info("aborting peer=%s client=%s why=%s", self._link.peer, self.client_id, why)
+        self._is_closed = True
+        self._link.abort()
 
     def close(self, why: str) -> None:
         if not self._is_closed:

@@ -56,7 +56,7 @@ def _offline(log_dir: LogDir) -> Values:
 
 def _partition(node: Node, name: TopicPartition, log: PartitionLog) -> Values:
     """The lag is how far the log is behind what is known to be committed."""
-    partition = node.partitions.by_key.get((name.topic, name.partition))
+    partition = node.partitions.held(name.topic, name.partition)
     lag = NO_LAG if partition is None else max(0, partition.high_watermark - log.log_end_offset)
     return {
         "partition_index": name.partition,

@@ -7,12 +7,14 @@ is read, and each connection is closed once what was asked on it has been answer
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal
 
 from tidelog.base.ports import Clock, Connection, Loop, Receiver
 from tidelog.base.settings import Settings
+from tidelog.handlers import control
+from tidelog.handlers.api import Api
 from tidelog.handlers.connection import ClientConnection
 from tidelog.serving.counters import Counters
 from tidelog.wire.frames import FrameReader
@@ -27,10 +29,21 @@ _log = logging.getLogger("tidelog.connection")
 
 
 class Doors:
+    """Doors for brokers lead to more than those for clients, and are never closed for want of
+    room: a broker that is kept out by clients would fall behind."""
+
     def __init__(
-        self, node: Any, settings: Callable[[], Settings], loop: Loop, clock: Clock
+        self,
+        node: Any,
+        settings: Callable[[], Settings],
+        loop: Loop,
+        clock: Clock,
+        *,
+        for_brokers: bool = False,
     ) -> None:
         self._node = node
+        self._for_brokers = for_brokers
+        self.apis: Mapping[int, Api] = {**node.apis, **control.APIS} if for_brokers else node.apis
         self._settings = settings
         self._loop = loop
         self._clock = clock
@@ -38,7 +51,8 @@ class Doors:
         self.connections: dict[ClientConnection, None] = {}
         self._state: Literal["starting", "open", "closing"] = "starting"
         self.counters: Counters = node.counters
-        self.request_bytes_max = settings().whole("socket.request.other.max.bytes")
+        limited = "socket.request.max.bytes" if for_brokers else "socket.request.other.max.bytes"
+        self.request_bytes_max = settings().whole(limited)
         self.owed_bytes = 0
         """Of requests that have no answer yet. With too many, who is owed one waits unread."""
         limit = settings().whole("queued.max.request.bytes")
@@ -70,6 +84,8 @@ class Doors:
         settings = self._settings()
         if self._state == "closing":
             return "the broker is stopping"
+        if self._for_brokers:
+            return None
         if len(self.connections) >= settings.whole("max.connections"):
             return f"max.connections={len(self.connections)} are open"
         address = _address(link.peer)

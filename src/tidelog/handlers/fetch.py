@@ -2,7 +2,8 @@
 
 The answer takes what is ready, as much as it may hold, but at least one batch. A consumer
 sees what is below the high watermark (R4), or below the last stable offset if it wants
-committed transactions only. Waiting and cold files are the business of `fetching`.
+committed transactions only; a follower sees all there is, and says by what it asks for how far
+it is. Waiting and cold files are the business of `fetching`.
 """
 
 from typing import Final
@@ -12,13 +13,14 @@ from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.fetching import Answer, Fetching
 from tidelog.serving.fetch_sessions import FIRST_EPOCH, NO_SESSION, FetchSession
 from tidelog.wire.fetch import FetchRequest, read_fetch_request, write_fetch_response
+from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
 
 NO_PREFERRED_REPLICA: Final = -1
 
 
 def handle(node: Node, request: Request) -> Answer | None:
     fetch: FetchRequest = request.body
-    if fetch.replica_id >= 0:
+    if fetch.replica_id >= 0 and request.listener != node.inter_broker_listener:
         # A client that passed for a follower could move the high watermark.
         return Answer(0, int(ErrorCode.cluster_authorization_failed), ())
     try:
@@ -27,6 +29,7 @@ def handle(node: Node, request: Request) -> Answer | None:
         )
     except KafkaError as error:
         return Answer(0, int(error.code), ())
+    session.follower = fetch.replica_id
     if fetch.forgotten:
         session.forget(fetch.forgotten)
     session.place(fetch.partitions)
@@ -34,6 +37,7 @@ def handle(node: Node, request: Request) -> Answer | None:
         if fetch.session_epoch != FIRST_EPOCH:
             return Answer(0, int(ErrorCode.fetch_session_id_not_found), ())
         session = FetchSession(NO_SESSION)
+        session.follower = fetch.replica_id
         session.place(fetch.partitions)
     return Fetching(node, request, session).start()
 
@@ -56,6 +60,13 @@ def write(request: Request, answer: Answer) -> list[Part]:
     texts = write_fetch_response(
         request.correlation_id, request.version, answer.session_id, answer.error, rows
     )
+    diverging = {
+        row: FetchTags(diverging=found.diverging)
+        for row, found in enumerate(answer.found)
+        if found.diverging is not None
+    }
+    if diverging:
+        tag_fetch_response(texts, request.version, diverging)
     parts: list[Part] = []
     copied = [texts[0]]
     for found, text in zip(answer.found, texts[1:], strict=True):

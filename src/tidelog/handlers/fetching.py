@@ -14,7 +14,8 @@ from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
 from tidelog.log.partition_log import Slice
 from tidelog.partition import Partition
-from tidelog.serving.fetch_sessions import NO_SESSION, FetchSession, Position
+from tidelog.serving.fetch_sessions import NO_FOLLOWER, NO_SESSION, FetchSession, Position
+from tidelog.serving.waiting import Awaited
 from tidelog.wire.fetch import FetchRequest
 
 READ_COMMITTED: Final = 1
@@ -38,6 +39,8 @@ class Found(NamedTuple):
     aborted: list[tuple[int, int]] | None
     records: Slice | bytes | None
     size: int
+    diverging: tuple[int, int] | None = None
+    """For a follower whose log is not a part of this one."""
 
 
 class Answer(NamedTuple):
@@ -50,6 +53,7 @@ class Fetching:
     __slots__ = (
         "_committed_only",
         "_fetch",
+        "_follower",
         "_is_woken",
         "_node",
         "_request",
@@ -62,7 +66,10 @@ class Fetching:
         self._request = request
         self._session = session
         self._fetch: FetchRequest = request.body
-        self._committed_only = self._fetch.isolation_level == READ_COMMITTED
+        self._follower = session.follower
+        self._committed_only = (
+            self._fetch.isolation_level == READ_COMMITTED and self._follower == NO_FOLLOWER
+        )
         self._is_woken = False
         self._timer: Timer | None = None
 
@@ -85,7 +92,13 @@ class Fetching:
         self._session.parked = self
         for position in self._session.ready:
             if position.partition is not None:
-                position.partition.waiters[position] = None
+                self._wait_for(position.partition, position)
+
+    def _wait_for(self, partition: Awaited, position: Position) -> None:
+        if self._follower == NO_FOLLOWER:
+            partition.waiters[position] = None
+        else:
+            partition.end_waiters[position] = None
 
     def wake(self) -> None:
         if not self._is_woken:
@@ -144,7 +157,7 @@ class Fetching:
                 skipped[position] = None
                 continue
             found.append(here)
-            if here.error:
+            if here.error or here.diverging is not None:
                 failed = True
                 served[position] = None
             elif here.size:
@@ -153,9 +166,15 @@ class Fetching:
                 served[position] = None
             else:
                 assert position.partition is not None
-                position.partition.waiters[position] = None
+                self._wait_for(position.partition, position)
+                failed = failed or self._has_moved_start(here)
         session.ready = skipped | served if skipped else served
         return found, failed or size >= self._fetch.min_bytes
+
+    def _has_moved_start(self, found: Found) -> bool:
+        """Whether a follower has to be told that its log should begin later: somebody waits."""
+        told = found.position.told_log_start
+        return self._follower != NO_FOLLOWER and found.log_start_offset > told != UNKNOWN
 
     def _look_at(self, position: Position, room: int, is_first: bool) -> Found | None:
         """None if there is something, but no room for it."""
@@ -165,13 +184,37 @@ class Fetching:
             partition = self._partition_of(position)
             if position.leader_epoch != UNKNOWN:
                 partition.check_epoch(position.leader_epoch)
+            room = min(position.max_bytes, room)
+            if self._follower != NO_FOLLOWER:
+                return self._look_for_follower(position, partition, room, is_first)
             records = partition.read(
-                position.fetch_offset,
-                min(position.max_bytes, room),
-                committed_only=self._committed_only,
+                position.fetch_offset, room, committed_only=self._committed_only
             )
         except KafkaError as error:
             return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
+        if records is not None and not is_first and records.size > room:
+            return None
+        return self._found(position, partition, records)
+
+    def _look_for_follower(
+        self, position: Position, partition: Partition, room: int, is_first: bool
+    ) -> Found | None:
+        """A follower's position says how far it is, which may commit something (R2)."""
+        if position.is_new:
+            position.is_new = False
+            diverging = partition.replica_fetched(
+                self._follower,
+                self._fetch.replica_epoch,
+                (position.fetch_offset, position.last_epoch, position.follower_start),
+                self._node.clock.monotonic_ms(),
+            )
+            if diverging is not None:
+                return self._found(position, partition, None)._replace(diverging=diverging)
+        log = partition.log
+        if position.fetch_offset < log.log_start_offset:
+            found = self._found(position, partition, None)
+            return found._replace(error=int(ErrorCode.offset_out_of_range))
+        records = partition.read_as_follower(position.fetch_offset, room)
         if records is not None and not is_first and records.size > room:
             return None
         return self._found(position, partition, records)
@@ -190,7 +233,7 @@ class Fetching:
 
     def _partition_of(self, position: Position) -> Partition:
         partition = position.partition
-        if isinstance(partition, Partition) and not partition.is_deleted:
+        if isinstance(partition, Partition) and partition.is_led and not partition.is_deleted:
             return partition
         position.partition = None
         found = self._node.partitions.find(position.topic, position.index)
@@ -210,7 +253,7 @@ class Fetching:
             here.position.told_high_watermark = here.high_watermark
             here.position.told_log_start = here.log_start_offset
             if here.size and isinstance(here.position.partition, Partition):
-                here.position.partition.bytes_out += here.size
+                self._count(here.position.partition, here.size)
         if session.id == NO_SESSION:
             session.end()
         cold = [here for here in found if _is_cold(here)]
@@ -218,6 +261,12 @@ class Fetching:
             self._warm(cold, found)
             return None
         return Answer(session.id, _GOOD, [_copied(here) for here in found])
+
+    def _count(self, partition: Partition, size: int) -> None:
+        if self._follower == NO_FOLLOWER:
+            partition.bytes_out += size
+        else:
+            partition.readers[self._request.connection] = None
 
     def _all_of(self, found: list[Found]) -> list[Found]:
         """What was found, and for the rest where it stands; in the order they were asked for."""
@@ -279,6 +328,7 @@ def _is_news(found: Found) -> bool:
     return (
         found.size > 0
         or found.error != _GOOD
+        or found.diverging is not None
         or found.high_watermark != position.told_high_watermark
         or found.log_start_offset != position.told_log_start
     )

@@ -5,17 +5,16 @@ is made if client and settings allow it (T6), and the request waits until it is.
 shown with the address of the listener that the request came through.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import is_legal_topic
 from tidelog.cluster.image import NO_LEADER, NO_TOPIC_ID, Image, PartitionInfo, TopicInfo
-from tidelog.cluster.requests import NewTopic
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, id_bytes, respond
+from tidelog.handlers.creating import Failures, create
 from tidelog.handlers.describing import (
     CLUSTER_OPERATIONS,
     NO_OPERATIONS_ASKED,
@@ -29,9 +28,6 @@ from tidelog.handlers.describing import (
 
 _BY_ID_FROM = 12
 _LISTENER_NOT_FOUND_FROM = 6
-
-Failures = Mapping[str, ErrorCode]
-"""Why topics could not be made, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +45,11 @@ def handle(node: Node, request: Request) -> Any:
     missing = _to_create(node, request, wanted)
     if not missing:
         return _answer(node, request, wanted, {})
-    topics = [NewTopic(name=name) for name in missing]
-    node.metadata.create_topics(topics, False, partial(_created, node, request, wanted, missing))
+
+    def created(failures: Failures) -> None:
+        request.answer(_answer(node, request, wanted, failures))
+
+    create(node, missing, created)
     return None
 
 
@@ -93,21 +92,6 @@ def _to_create(node: Node, request: Request, wanted: _Wanted) -> list[str]:
         for name in wanted.names or ()
         if name not in known and is_legal_topic(name) and not is_internal(name)
     ]
-
-
-def _created(
-    node: Node,
-    request: Request,
-    wanted: _Wanted,
-    names: list[str],
-    results: list[TopicInfo | KafkaError],
-) -> None:
-    failures = {
-        name: result.code
-        for name, result in zip(names, results, strict=True)
-        if isinstance(result, KafkaError)
-    }
-    request.answer(_answer(node, request, wanted, failures))
 
 
 def _answer(node: Node, request: Request, wanted: _Wanted, failures: Failures) -> Any:

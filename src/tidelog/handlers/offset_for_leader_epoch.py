@@ -30,10 +30,7 @@ def _partition(node: Node, topic: str, asked: Any) -> Values:
         partition.check_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return _row(asked.partition, error.code, UNKNOWN, UNKNOWN)
-    log = partition.log
-    if asked.leader_epoch == partition.leader_epoch:
-        return _row(asked.partition, ErrorCode.none, partition.leader_epoch, log.log_end_offset)
-    epoch, end = log.epochs.end_of(asked.leader_epoch, log.log_end_offset)
+    epoch, end = partition.replica.end_of(asked.leader_epoch)
     return _row(asked.partition, ErrorCode.none, epoch, end)
 
 

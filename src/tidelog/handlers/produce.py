@@ -2,16 +2,24 @@
 
 The broker looks at a batch's header and checksum, not at its records. A small batch is
 appended at once; one that is large, or has to be looked into, or comes behind such a one, is
-appended beside the loop, and the request is answered when its last batch is. acks=0 gets no
-answer at all, so an error closes the connection: that is the only way to tell (A1).
+appended beside the loop. With acks=-1 a batch is done when it is committed (R5), otherwise when
+it is appended, and a request is answered when its last batch is done. acks=0 gets no answer at
+all, so an error closes the connection: that is the only way to tell (A1).
 """
 
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Timer
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.partition import Partition
-from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION, TRANSACTIONAL
+from tidelog.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL,
+)
+from tidelog.serving.acks import Committed
 from tidelog.slow_appends import Appended
 from tidelog.wire.produce import ProduceRequest, read_produce_request, write_produce_response
 
@@ -19,7 +27,8 @@ Result = tuple[int, int, int, int, str | None]
 """Error code, first offset, time of the append if that is the records' time, log start offset,
 and a sentence where there is an error."""
 
-_ACKS: Final = (-1, 0, 1)
+ALL: Final = -1
+_ACKS: Final = (ALL, 0, 1)
 _ATTRIBUTES: Final = 22
 """Where in a batch the lower byte of its attributes is."""
 _NOTHING: Final = -1
@@ -35,8 +44,10 @@ def handle(node: Node, request: Request) -> list[Result] | None:
         return [_refused(wrong)] * len(produce.partitions)
     now_ms = node.clock.now_ms()
     find = node.partitions.by_key.get
+    wants_all = produce.acks == ALL
     results: list[Result] = []
     slow: list[tuple[int, Partition, memoryview]] = []
+    uncommitted: list[tuple[int, Partition]] = []
     for topic, index, batch in produce.partitions:
         partition = find((topic, index))
         try:
@@ -46,47 +57,100 @@ def handle(node: Node, request: Request) -> list[Result] | None:
                 raise KafkaError(ErrorCode.corrupt_message, f"{partition.name}: no batch was sent")
             if batch[_ATTRIBUTES] & TRANSACTIONAL and batch[MAGIC_POSITION] == MAGIC:
                 raise KafkaError(ErrorCode.invalid_txn_state, "there are no transactions here yet")
+            if wants_all:
+                partition.check_enough_in_sync()
             if partition.is_slow(batch):
                 slow.append((len(results), partition, batch))
                 results.append(_NOT_YET)
                 continue
             offset = partition.append(batch, now_ms)
             log = partition.log
+            if wants_all and partition.replica.high_watermark < log.log_end_offset:
+                uncommitted.append((len(results), partition))
             time_ms = now_ms if log.settings.timestamp_type_log_append else _NOTHING
             results.append((0, offset, time_ms, log.log_start_offset, None))
         except KafkaError as error:
             results.append(_refused(error))
-    if slow:
-        Producing(node, request, results).append(slow)
+    if slow or uncommitted:
+        Producing(node, request, results).wait(slow, uncommitted)
         return None
     return results
 
 
 class Producing:
-    """A request with batches that are appended beside the loop, until the last of them is."""
+    """A request with batches that are not done yet, until the last of them is. Who wants them
+    committed waits no longer than he said; they may be committed all the same."""
 
-    __slots__ = ("_left", "_node", "_request", "_results")
+    __slots__ = ("_node", "_request", "_results", "_timer", "_undone")
 
     def __init__(self, node: Node, request: Request, results: list[Result]) -> None:
         self._node = node
         self._request = request
         self._results = results
-        self._left = 0
+        self._undone: set[int] = set()
+        self._timer: Timer | None = None
 
-    def append(self, slow: list[tuple[int, Partition, memoryview]]) -> None:
-        self._left = len(slow)
+    def wait(
+        self,
+        slow: list[tuple[int, Partition, memoryview]],
+        uncommitted: list[tuple[int, Partition]],
+    ) -> None:
+        node = self._node
+        produce: ProduceRequest = self._request.body
+        self._undone = {row[0] for row in slow} | {row[0] for row in uncommitted}
+        if produce.acks == ALL:
+            ends_at = node.clock.monotonic_ms() + max(0, produce.timeout_ms)
+            self._timer = node.loop.call_at(ends_at, self._give_up)
+        for at, partition in uncommitted:
+            partition.acks.wait(partition.log.log_end_offset, self._commit_of(at))
         for at, partition, batch in slow:
-            lasting = self._node.buffers.lasting(batch)
-            partition.append_slowly(lasting, self._end_of(at, partition))
+            partition.append_slowly(node.buffers.lasting(batch), self._append_of(at, partition))
 
-    def _end_of(self, at: int, partition: Partition) -> Appended:
+    def _append_of(self, at: int, partition: Partition) -> Appended:
         def end(offset: int | KafkaError) -> None:
             self._results[at] = self._result(partition, offset)
-            self._left -= 1
-            if not self._left:
-                self._request.answer(self._results)
+            log = partition.log
+            if (
+                self._request.body.acks == ALL
+                and not isinstance(offset, KafkaError)
+                and partition.high_watermark < log.log_end_offset
+            ):
+                if partition.is_led:
+                    partition.acks.wait(log.log_end_offset, self._commit_of(at))
+                    return
+                self._results[at] = _refused(
+                    KafkaError(
+                        ErrorCode.not_leader_or_follower, f"{partition.name} is led elsewhere now"
+                    )
+                )
+            self._done(at)
 
         return end
+
+    def _commit_of(self, at: int) -> Committed:
+        def end(error: KafkaError | None) -> None:
+            if error is not None and at in self._undone:
+                self._results[at] = _refused(error)
+            self._done(at)
+
+        return end
+
+    def _done(self, at: int) -> None:
+        self._undone.discard(at)
+        if not self._undone and self._request.parts is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._request.answer(self._results)
+
+    def _give_up(self) -> None:
+        late = KafkaError(
+            ErrorCode.request_timed_out,
+            f"not all replicas in sync had it after {self._request.body.timeout_ms} ms",
+        )
+        for at in self._undone:
+            self._results[at] = _refused(late)
+        self._undone.clear()
+        self._request.answer(self._results)
 
     def _result(self, partition: Partition, offset: int | KafkaError) -> Result:
         if isinstance(offset, KafkaError):

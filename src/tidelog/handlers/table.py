@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tidelog.base import control
 from tidelog.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -15,11 +17,13 @@ from tidelog.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_fetch,
     offset_for_leader_epoch,
@@ -44,7 +48,10 @@ _MODULES: Final = (
     alter_configs,
     describe_log_dirs,
     create_partitions,
+    elect_leaders,
     incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
     describe_cluster,
     describe_producers,
     describe_topic_partitions,
@@ -53,5 +60,11 @@ _MODULES: Final = (
 APIS: Final[Mapping[int, Api]] = {module.API.key: module.API for module in _MODULES}
 
 NAMES: Final[Mapping[int, str]] = {
-    module.API.key: module.__name__.rpartition(".")[2] for module in _MODULES
+    **{module.API.key: module.__name__.rpartition(".")[2] for module in _MODULES},
+    control.LEADER_AND_ISR: "leader_and_isr",
+    control.STOP_REPLICA: "stop_replica",
+    control.UPDATE_METADATA: "update_metadata",
+    control.CONTROLLED_SHUTDOWN: "controlled_shutdown",
+    control.REPLICA_STATES: "replica_states",
 }
+"""Of what is served to clients, and of what brokers ask one another."""

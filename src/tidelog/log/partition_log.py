@@ -197,9 +197,15 @@ class PartitionLog(LogFiles):
         """Appends a leader's batches as they are and returns the new log end offset. All are
         checked before one is written; a batch cut off at the end is left for the next fetch.
         Only compaction leaves gaps, so only a compacted log takes them."""
+        view = memoryview(data)
+        headers = self.check_followed(view, leader_epoch)
+        self._append_checked(headers, view[: sum(header.size for header in headers)])
+        return self.log_end_offset
+
+    def check_followed(self, view: memoryview, leader_epoch: int) -> list[BatchHeader]:
+        """The batches of a leader that are whole, each of them checked."""
         if self.home.failure is not None:
             self.check_online()
-        view = memoryview(data)
         headers: list[BatchHeader] = []
         position, expected = 0, self.log_end_offset
         while len(view) - position >= LENGTH_OVERHEAD:
@@ -211,8 +217,7 @@ class PartitionLog(LogFiles):
             headers.append(header)
             position += header.size
             expected = header.next_offset
-        self._append_checked(headers, view[:position])
-        return self.log_end_offset
+        return headers
 
     def _check_order(self, header: BatchHeader, expected: int, leader_epoch: int) -> None:
         base = header.base_offset
@@ -234,23 +239,17 @@ class PartitionLog(LogFiles):
             while headers:
                 first = headers[0]
                 segment = self.room_for(first.size, first.last_offset, first.max_timestamp)
-                count, size = 1, first.size
-                for header in headers[1:]:
-                    if not segment.has_room(
-                        size + header.size, header.last_offset, header.max_timestamp
-                    ):
-                        break
-                    count, size = count + 1, size + header.size
-                self._write_run(segment, headers[:count], data[:size])
+                count, size = run_for(segment, headers)
+                assert segment.file is not None
+                segment.file.pwrite(data[:size], segment.size)
+                self.note_run(segment, headers[:count], data[:size])
                 headers, data = headers[count:], data[size:]
         except OSError as error:
             raise self.failed(error) from error
 
-    def _write_run(self, segment: Segment, headers: list[BatchHeader], data: memoryview) -> None:
-        assert segment.file is not None
-        start = segment.size
-        segment.file.pwrite(data, start)
-        at = 0
+    def note_run(self, segment: Segment, headers: list[BatchHeader], data: memoryview) -> None:
+        """Takes batches that were written at the end of a segment into the log."""
+        start, at = segment.size, 0
         for header in headers:
             last_offset, size = header.last_offset, header.size
             segment.note(start + at, size, header.base_offset, last_offset, header.max_timestamp)
@@ -385,3 +384,13 @@ class PartitionLog(LogFiles):
         except KafkaError:
             # Its records cannot be read: whoever asks may see for himself, from its start on.
             return max(header.base_offset, self.log_start_offset), header.max_timestamp
+
+
+def run_for(segment: Segment, headers: list[BatchHeader]) -> tuple[int, int]:
+    """How many of the batches a segment takes that has room for the first, and their size."""
+    count, size = 1, headers[0].size
+    for header in headers[1:]:
+        if not segment.has_room(size + header.size, header.last_offset, header.max_timestamp):
+            break
+        count, size = count + 1, size + header.size
+    return count, size

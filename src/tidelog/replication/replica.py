@@ -65,6 +65,7 @@ class Replica:
         "broker_id",
         "cut_offset",
         "epoch_start",
+        "has_elr",
         "high_watermark",
         "isr",
         "lag_ms_max",
@@ -91,6 +92,9 @@ class Replica:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._live_epoch = live_epoch
         self.min_isr = 1
+        self.has_elr = False
+        """Whether there are members that fell out of too small a set: they have all that is
+        committed, and must not fall behind."""
         self.lag_ms_max = 30_000
         self.role = Role.nobody
         self.leader_id = NOBODY
@@ -112,12 +116,15 @@ class Replica:
         isr: Sequence[int],
         now_ms: int,
     ) -> None:
-        """`epochs` are the leader epoch and the partition epoch."""
+        """`epochs` are the leader epoch and the partition epoch. News of its own epoch that are
+        not newer change nothing: what it has proposed since may still be written."""
         leader_epoch = epochs[0]
         assert leader_epoch >= self.leader_epoch, "a leader epoch fell"
         assert self.broker_id in isr, "a leader is in its in-sync set"
         assert set(isr) <= set(replicas), "the in-sync set is part of the replicas"
         goes_on = self.role is Role.leader and leader_epoch == self.leader_epoch
+        if goes_on and epochs[1] <= self.partition_epoch:
+            return
         known = self.remotes if goes_on else {}
         if not goes_on:
             self.epoch_start = self.log.log_end_offset
@@ -174,7 +181,7 @@ class Replica:
     ) -> Divergence | None:
         """A follower asks from its log end on. `position` is that offset, the epoch of the record
         before it, and its log start. Nothing is noted of one whose log is not a part of this
-        one: it is told up to where it may be, and asks again."""
+        one, but that it has restarted: it is told up to where it may be, and asks again."""
         offset, last_epoch, log_start_offset = position
         remote = self.remotes.get(follower)
         if remote is None:
@@ -183,16 +190,23 @@ class Replica:
             )
         if broker_epoch < remote.broker_epoch:
             raise KafkaError(ErrorCode.stale_broker_epoch, f"broker {follower} has restarted since")
+        if broker_epoch > remote.broker_epoch:
+            remote.restart(broker_epoch)
         diverging = self.divergence(offset, last_epoch)
         if diverging is not None:
             return diverging
-        if broker_epoch > remote.broker_epoch:
-            remote.restart(broker_epoch)
         remote.fetched(offset, log_start_offset, self.log.log_end_offset, now_ms)
         if follower not in self.isr.maximal:
             self._consider(follower, remote)
         self.advance()
         return None
+
+    def was_caught_up(self, follower: int, asked_ms: int) -> None:
+        """A follower that has everything need not say so again and again: it asked last at
+        `asked_ms`, and nothing had been appended until now."""
+        remote = self.remotes.get(follower)
+        if remote is not None and remote.has_fetched:
+            remote.last_caught_up_ms = max(remote.last_caught_up_ms, asked_ms)
 
     def divergence(self, offset: int, last_epoch: int) -> Divergence | None:
         """Where a follower's log leaves this one, if it does (X5, X23)."""
@@ -208,7 +222,11 @@ class Replica:
         end = self.log.log_end_offset
         if self.role is Role.leader and epoch >= self.leader_epoch:
             return self.leader_epoch, end
-        return self.log.epochs.end_of(epoch, end)
+        known, known_end = self.log.epochs.end_of(epoch, end)
+        if known == NO_EPOCH and epoch != NO_EPOCH and self.role is Role.leader:
+            # No record is left of any epoch: all before its own ended where that began.
+            return epoch, self.epoch_start
+        return known, known_end
 
     def _consider(self, follower: int, remote: Remote) -> None:
         if isinstance(self.isr, Committed) and self.may_expand(follower, remote):
@@ -225,7 +243,8 @@ class Replica:
         )
 
     def expire(self, now_ms: int) -> None:
-        """Proposes to take out of the set who was not caught up for too long (I2)."""
+        """Proposes to take out of the set who was not caught up for too long (I2); or the same
+        set again, where a smaller one is enough now and nobody need be remembered any more."""
         if self.role is not Role.leader or not isinstance(self.isr, Committed):
             return
         end = self.log.log_end_offset
@@ -235,12 +254,15 @@ class Replica:
             if member != self.broker_id
             and not self.remotes[member].is_in_sync(end, now_ms, self.lag_ms_max)
         )
-        if slow:
+        if slow or (self.has_elr and len(self.isr.isr) >= self.min_isr):
             self.isr = PendingShrink(self.isr.isr, slow)
 
     def isr_written(self, isr: Sequence[int], partition_epoch: int) -> None:
-        """What was proposed stands in the coordinator, or something else of this epoch does."""
+        """What was proposed stands in the coordinator, or something else of this epoch does.
+        What the controller has said since is newer."""
         assert self.role is Role.leader, "only a leader writes the in-sync set"
+        if partition_epoch < self.partition_epoch:
+            return
         self.isr = Committed(tuple(isr))
         self.partition_epoch = partition_epoch
         self.advance()
@@ -263,7 +285,7 @@ class Replica:
     def is_frozen(self) -> bool:
         """Below the smallest allowed set nothing is committed: those who fell out must not miss
         anything that was (D8)."""
-        return len(self.isr.isr) < self.min_isr
+        return self.has_elr or len(self.isr.isr) < self.min_isr
 
     def reached(self, remote: Remote) -> int:
         """How far a member counts: not at all before its first fetch in this epoch (D3)."""
@@ -297,7 +319,8 @@ class Replica:
             return Verdict.drop
         if diverging is not None:
             self.cut_offset = self.common_end(diverging)
-            return Verdict.truncate
+            is_inside = self.cut_offset >= self.log.log_start_offset
+            return Verdict.truncate if is_inside else Verdict.restart
         if error == ErrorCode.offset_out_of_range:
             if leader_start > self.log.log_end_offset:
                 self.cut_offset = leader_start

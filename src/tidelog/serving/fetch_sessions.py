@@ -15,6 +15,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.serving.waiting import Awaited
 
 NO_SESSION: Final = 0
+NO_FOLLOWER: Final = -1
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1
@@ -41,7 +42,10 @@ class Position:
 
     __slots__ = (
         "fetch_offset",
+        "follower_start",
         "index",
+        "is_new",
+        "last_epoch",
         "leader_epoch",
         "max_bytes",
         "partition",
@@ -58,20 +62,45 @@ class Position:
         self.partition: Awaited | None = None
         self.fetch_offset = 0
         self.leader_epoch = -1
+        self.last_epoch = -1
+        self.follower_start = -1
+        self.is_new = False
+        """Whether the leader has not taken note of this position of its follower yet."""
         self.max_bytes = 0
         self.told_high_watermark = -1
         self.told_log_start = -1
+
+    @property
+    def follower(self) -> int:
+        return self.session.follower
+
+    @property
+    def asked_ms(self) -> int:
+        """When whoever fetches last asked: for this position too, if it did not move."""
+        return self.session.used_ms
 
     def wake(self) -> None:
         self.session.woken(self)
 
 
 class FetchSession:
-    __slots__ = ("counted", "epoch", "id", "is_full", "parked", "positions", "ready", "used_ms")
+    __slots__ = (
+        "counted",
+        "epoch",
+        "follower",
+        "id",
+        "is_full",
+        "parked",
+        "positions",
+        "ready",
+        "used_ms",
+    )
 
     def __init__(self, session_id: int) -> None:
         self.id = session_id
         self.epoch = 1
+        self.follower = NO_FOLLOWER
+        """The broker that fetches, if it is one that replicates."""
         self.is_full = True
         self.used_ms = 0
         self.counted = 0
@@ -83,12 +112,15 @@ class FetchSession:
     def place(self, wanted: Iterable[tuple[str | bytes, int, int, int, int, int, int]]) -> None:
         """Adds or moves positions: topic, partition, current leader epoch, fetch offset, last
         fetched epoch, log start offset, largest number of bytes."""
-        for topic, index, leader_epoch, fetch_offset, _, _, max_bytes in wanted:
+        for topic, index, leader_epoch, fetch_offset, last_epoch, start, max_bytes in wanted:
             position = self.positions.get((topic, index))
             if position is None:
                 position = self.positions[topic, index] = Position(self, topic, index)
             position.leader_epoch = leader_epoch
             position.fetch_offset = fetch_offset
+            position.last_epoch = last_epoch
+            position.follower_start = start
+            position.is_new = True
             position.max_bytes = max_bytes
             self.ready[position] = None
 
@@ -120,6 +152,7 @@ class FetchSession:
     def _let_go(position: Position) -> None:
         if position.partition is not None:
             position.partition.waiters.pop(position, None)
+            position.partition.end_waiters.pop(position, None)
 
 
 class FetchSessions:

@@ -7,7 +7,19 @@ class Waiter(Protocol):
     def wake(self) -> None: ...
 
 
+class WaitingFollower(Waiter, Protocol):
+    """A follower that has all there was when it last asked."""
+
+    @property
+    def follower(self) -> int: ...
+
+    @property
+    def asked_ms(self) -> int: ...
+
+
 class Awaited(Protocol):
-    """What can be waited for. Who wants to be woken puts itself among the waiters."""
+    """What can be waited for: readers for its high watermark, followers for its end. Who wants to
+    be woken puts itself among the waiters."""
 
     waiters: dict[Waiter, None]
+    end_waiters: dict[WaitingFollower, None]

@@ -1,8 +1,8 @@
 """Whole messages of any API and version, for both ends of a connection.
 
 A server reads requests and writes responses, a client does the reverse. Bodies are kio's
-dataclasses; Produce and Fetch, where time counts, have their own modules. Malformed bytes
-raise `KafkaError(invalid_request)`.
+dataclasses, or those of `base.control`; Produce and Fetch, where time counts, have their own
+modules. Malformed bytes raise `KafkaError(invalid_request)`.
 """
 
 from typing import Any, Final

@@ -1,8 +1,9 @@
-"""The messages of Kafka's protocol as kio's dataclasses describe them.
+"""The messages of Kafka's protocol as kio's dataclasses describe them, and the brokers' own.
 
 kio generates one module per API and version from Kafka's own schemas; each is imported when it
 is first used. Only the descriptions are used: kio's reader allocates by declared counts, so that
-five bytes can abort the process, and its writer takes 20 us for the smallest answer.
+five bytes can abort the process, and its writer takes 20 us for the smallest answer. What brokers
+tell one another is described in the same way, in `base.control`.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -15,16 +16,19 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
+from tidelog.base import control
 from tidelog.base.errors import ErrorCode
 from tidelog.wire.values import malformed
 
 Role: TypeAlias = Literal["request", "response"]
 
+_CONTROL: Final = {"request": control.REQUESTS, "response": control.RESPONSES}
 _NOTHING: Final = timedelta(0)
 _ZEROS: Final[dict[str, Any]] = {
     "string": "",
     "bytes": b"",
     "records": b"",
+    "topic_id": bytes(16),
     "bool": False,
     "float64": 0.0,
     "error_code": ErrorCode.none,
@@ -36,7 +40,11 @@ _ZEROS: Final[dict[str, Any]] = {
 
 @cache
 def entity_type(api_key: int, version: int, role: Role) -> type[Any]:
-    """kio's class for a message; a `KafkaError` if there is no such API or version."""
+    """The class of a message; a `KafkaError` if there is no such API or version."""
+    if api_key in control.VERSIONS:
+        if version != control.VERSIONS[api_key]:
+            raise malformed(f"the brokers' own API {api_key} has no version {version}")
+        return _CONTROL[role][api_key]
     name = api_key_map.get(api_key)
     if name is None:
         raise malformed(f"unknown API key {api_key}")

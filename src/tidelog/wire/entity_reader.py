@@ -1,4 +1,4 @@
-"""Reads any of Kafka's messages, from bytes that may be anything.
+"""Reads any of Kafka's messages, and those of `base.control`, from bytes that may be anything.
 
 A reader is put together once per entity from the description of its fields. It skips tagged
 fields it does not know, as Kafka does, and checks before it allocates: an array's count against
@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from tidelog.base.control import ControlEntity
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ports import Buffer
 from tidelog.wire.entities import FieldShape, shapes
@@ -25,6 +26,8 @@ from tidelog.wire.values import (
 )
 
 VALUES_MAX: Final = 500_000
+CONTROL_VALUES_MAX: Final = 20_000_000
+"""Of a message between brokers: about 25 for each partition of the cluster."""
 _ZERO_ID: Final = bytes(16)
 _ERROR_CODES: Final[dict[int, ErrorCode]] = {code.value: code for code in ErrorCode}
 
@@ -32,12 +35,12 @@ _ERROR_CODES: Final[dict[int, ErrorCode]] = {code.value: code for code in ErrorC
 class Cursor:
     """Where a reader is in a message, and how many values it may still make."""
 
-    __slots__ = ("at", "data", "values_left")
+    __slots__ = ("at", "data", "values_left", "values_max")
 
-    def __init__(self, data: Buffer, at: int) -> None:
+    def __init__(self, data: Buffer, at: int, values_max: int) -> None:
         self.data = data
         self.at = at
-        self.values_left = VALUES_MAX
+        self.values_left = self.values_max = values_max
 
 
 Read: TypeAlias = Callable[[Cursor], Any]
@@ -49,7 +52,8 @@ _entity_readers: dict[type[Any], tuple[Read, int]] = {}
 def read_entity(entity: type[Any], data: Buffer, at: int, *, with_tail: bool = False) -> Any:
     """Reads an entity that must end where the data does, unless it may have a tail."""
     read, _ = _entity_reader(entity)
-    cursor = Cursor(data, at)
+    values_max = CONTROL_VALUES_MAX if issubclass(entity, ControlEntity) else VALUES_MAX
+    cursor = Cursor(data, at, values_max)
     try:
         value = read(cursor)
     except UNREADABLE:
@@ -166,7 +170,7 @@ def _array_reader(
             raise malformed(f"the array {name} is null")
         cursor.values_left -= count * width
         if cursor.values_left < 0:
-            raise malformed(f"a message of more than {VALUES_MAX} values, {count} in {name}")
+            raise malformed(f"a message of more than {cursor.values_max} values, {count} in {name}")
         return tuple([item(cursor) for _ in range(count)])
 
     return read_array
@@ -216,6 +220,7 @@ _NUMBERS: Final[dict[str, tuple[Read, int]]] = {
     "uint64": _number("Q"),
     "float64": _number("d"),
     "bool": _number("B", bool),
+    "topic_id": _number("16s"),
     "uuid": _number("16s", lambda raw: None if raw == _ZERO_ID else UUID(bytes=raw)),
     "error_code": _number("h", _error_code),
     "timedelta_i32": _number("i", _milliseconds),

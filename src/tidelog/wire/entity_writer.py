@@ -1,4 +1,4 @@
-"""Writes any of Kafka's messages from kio's dataclasses.
+"""Writes any of Kafka's messages from kio's dataclasses, and those of `base.control`.
 
 A writer is put together once per entity. A tagged field is written only where it differs from
 its default. What cannot be written, a text that is too long or a number out of range, is an
@@ -124,6 +124,11 @@ def _write_uuid(out: bytearray, value: Any) -> None:
     out += bytes(16) if value is None else value.bytes
 
 
+def _write_topic_id(out: bytearray, value: Any) -> None:
+    assert len(value) == 16, f"a topic id of {len(value)} bytes"
+    out += value
+
+
 def _write_timedelta_32(out: bytearray, value: Any) -> None:
     _INT32(out, value // _MILLISECOND)
 
@@ -147,6 +152,7 @@ _WRITERS: Final[dict[str, Write]] = {
     "uint64": _number("Q"),
     "float64": _number("d"),
     "bool": _number("?"),
+    "topic_id": _write_topic_id,
     "uuid": _write_uuid,
     "error_code": _write_error_code,
     "timedelta_i32": _write_timedelta_32,

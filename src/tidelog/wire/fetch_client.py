@@ -4,7 +4,7 @@ The layout is drawn in `fetch`. Records come out as slices of the frame.
 """
 
 from struct import Struct
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.wire.fetch import (
     FETCH,
@@ -30,6 +30,10 @@ from tidelog.wire.values import (
     skip_tags,
     text_malformed,
 )
+
+FOLLOWER_VERSION: Final = 17
+"""What a follower asks with: topics by id, its broker epoch beside its number, and an answer
+that says where the logs part."""
 
 _WAIT_TO_ISOLATION = Struct(">iiib")
 _SESSION = Struct(">ii")
@@ -225,10 +229,16 @@ def _read_tags(frame: memoryview, at: int, fetched: FetchedPartition) -> int:
         if stop > len(frame):
             raise malformed("a tagged field runs past the end of a Fetch answer")
         if tag == 0:
-            epoch, end_offset = _EPOCH_OFFSET.unpack_from(frame, at)
-            fetched.diverging = (epoch, end_offset)
+            fetched.diverging = _read_pair(_EPOCH_OFFSET, frame, at, stop)
         elif tag == 1:
-            leader_id, leader_epoch = _LEADER.unpack_from(frame, at)
-            fetched.current_leader = (leader_id, leader_epoch)
+            fetched.current_leader = _read_pair(_LEADER, frame, at, stop)
         at = stop
     return at
+
+
+def _read_pair(layout: Struct, frame: memoryview, at: int, stop: int) -> tuple[int, int]:
+    """A tagged field of two numbers. Logs are cut by it, so it must be exactly that."""
+    first, second = layout.unpack_from(frame, at)
+    if skip_tags(frame, at + layout.size) != stop:
+        raise malformed("a tagged field of a Fetch answer has the wrong size")
+    return first, second

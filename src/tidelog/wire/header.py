@@ -12,6 +12,7 @@ answer of ApiVersions always has header 0, as who asks may not know yet what is 
 from struct import Struct
 from typing import Final
 
+from tidelog.base import control
 from tidelog.base.ports import Buffer
 from tidelog.wire.values import (
     NAMES,
@@ -26,7 +27,8 @@ from tidelog.wire.values import (
 API_VERSIONS: Final = 18
 NEVER: Final = 32_768
 
-# The APIs by their first flexible version; those absent here are flexible from version 0.
+# The APIs by their first flexible version; those absent here are flexible from version 0, the
+# brokers' own among them.
 _FLEXIBLE_LATER: Final = {
     1: (27, 44, 48, 49, 53, 54),
     2: (21, 22, *range(29, 32), *range(33, 44)),
@@ -39,7 +41,7 @@ _FLEXIBLE_LATER: Final = {
     12: (1,),
     NEVER: (17, 47),
 }
-FLEXIBLE_FROM: Final = dict.fromkeys((*range(4), *range(8, 93)), 0) | {
+FLEXIBLE_FROM: Final = dict.fromkeys((*range(93), *control.VERSIONS), 0) | {
     key: version for version, keys in _FLEXIBLE_LATER.items() for key in keys
 }
 

@@ -12,6 +12,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Iterator
+from struct import Struct
 from typing import Any
 
 from tidelog.base.limits import RECEIVED_BYTES_MAX
@@ -30,6 +31,8 @@ WAKE_BYTES_MAX = 524_288
 _DRAIN_STEP = 65_536
 _DRAIN_STEPS_MAX = 16
 _OURS = "closed by this side"
+_NO_LINGER = Struct("ii").pack(1, 0)
+"""The system forgets what it has not sent, and resets the connection."""
 
 _OPEN, _CLOSING, _CLOSED = 0, 1, 2
 
@@ -128,6 +131,11 @@ class RealConnection:
         if self._state == _OPEN:
             self._state = _CLOSING
             self._loop.flushes.append(self)
+
+    def abort(self) -> None:
+        if self._state != _CLOSED:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self.abandon(_OURS)
 
     def queued_ranges(self) -> Iterator[tuple[File, int, int]]:
         """File, position and size of what is still to be sent from files: pages that must

@@ -59,6 +59,12 @@ class SimConnection:
             self._is_closing = True
             self._loop.flushes.append(self)
 
+    def abort(self) -> None:
+        if not self.is_closed:
+            self._outgoing.drop()
+            self._outgoing.put("reset")
+            self.abandon(OURS)
+
     def queued_ranges(self) -> Iterator[tuple[File, int, int]]:
         """File, position and size of what is still to be sent from files."""
         for part in self._queue:

@@ -1,0 +1,131 @@
+"""What a broker does when a controller tells it something.
+
+Requests are let through by `fencing` or refused. Those that come while the broker registers wait
+until it knows its own epoch: a controller may see the registration before the broker does.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tidelog.base.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    ControlRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    ReplicaStatesRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from tidelog.base.errors import ErrorCode
+from tidelog.cluster.config_following import ConfigFollowing
+from tidelog.cluster.controller import Controller
+from tidelog.cluster.fencing import FencedRequest, Fencing, refused
+from tidelog.cluster.host import Host
+from tidelog.cluster.registration import Registered
+from tidelog.cluster.standing import Standing
+from tidelog.cluster.view import View
+
+_log = logging.getLogger(__name__)
+
+
+class Obeying:
+    def __init__(self, standing: Standing, following: ConfigFollowing, host: Host) -> None:
+        self._standing = standing
+        self._following = following
+        self._host = host
+        self._view = View(standing.image)
+        self.fencing = Fencing()
+        self._parked: list[Callable[[], None]] | None = None
+        """Not None while the broker registers."""
+        self._knows_metadata = False
+        self._knows_states = False
+        self._told: Callable[[], None] = lambda: None
+
+    def when_told(self, done: Callable[[], None]) -> None:
+        """Once this incarnation was told everything for the first time."""
+        self._told = done
+
+    # -- the session
+
+    def registering(self) -> None:
+        if self._parked is None:
+            self._parked = []
+
+    def registered(self, registered: Registered) -> None:
+        self.fencing.saw_controller(registered.controller_epoch)
+        self.fencing.registered(registered.broker.epoch)
+        self._release()
+
+    def expired(self) -> None:
+        self.fencing.expired()
+        self._knows_metadata = self._knows_states = False
+        self._release()
+        self._host.resign()
+
+    def refused(self, error: Exception) -> None:
+        """After an expiry; the host has resigned then."""
+        _log.error("this broker is not in the cluster any more: %s", error)
+        self._release()
+
+    def _release(self) -> None:
+        parked, self._parked = self._parked, None
+        for handle in parked or ():
+            handle()
+
+    # -- requests
+
+    def handle(
+        self, request: ControlRequest, controller: Controller | None, done: Callable[[Any], None]
+    ) -> None:
+        if isinstance(request, ControlledShutdownRequest):
+            _shut_down(request, controller, done)
+        elif self._parked is not None:
+            self._parked.append(partial(self.handle, request, controller, done))
+        else:
+            done(self._obey(request))
+
+    def _obey(self, request: FencedRequest) -> Any:
+        code = self.fencing.refusal(request)
+        if code is not None:
+            return refused(request, code)
+        match request:
+            case UpdateMetadataRequest():
+                response: Any = self._update(request)
+            case LeaderAndIsrRequest():
+                response = self._lead_and_follow(request)
+            case StopReplicaRequest():
+                response = self._host.stop_replica(request)
+            case ReplicaStatesRequest():
+                response = self._host.replica_states(request)
+        if self._knows_metadata and self._knows_states:
+            told, self._told = self._told, lambda: None
+            told()
+        return response
+
+    def _update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        if not self.fencing.is_late(request):
+            change = self._view.update(request)
+            self._knows_metadata |= request.is_full
+            self._following.topics_appeared(topic.name for topic in change.created)
+            self._standing.tell(change)
+        return UpdateMetadataResponse(error_code=ErrorCode.none)
+
+    def _lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        if self.fencing.is_late(request):
+            return LeaderAndIsrResponse(error_code=ErrorCode.none)
+        response = self._host.leader_and_isr(request)
+        self._knows_states |= request.is_full
+        return response
+
+
+def _shut_down(
+    request: ControlledShutdownRequest, controller: Controller | None, done: Callable[[Any], None]
+) -> None:
+    if controller is None or not controller.is_active:
+        done(ControlledShutdownResponse(error_code=ErrorCode.not_controller))
+    else:
+        controller.wishes.shut_down(request.broker_id, request.broker_epoch, done)

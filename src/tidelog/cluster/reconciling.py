@@ -1,0 +1,238 @@
+"""Making partitions what they should be, whatever it was that changed.
+
+Events only mark partitions; a run looks at all that are marked, writes what is to be different,
+takes over what was written and has it told. A write that failed because somebody was quicker,
+or whose answer was lost, leads to reading the partition and looking at it again. What somebody
+wishes for a partition (another leader, other replicas) is planned the same way, at its turn.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tidelog.base.coordination import Coordination
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Clock, Loop
+from tidelog.cluster.dispatch import Dispatch
+from tidelog.cluster.elections import Known, Situation, wanted_state
+from tidelog.cluster.image import NO_LEADER, PartitionInfo
+from tidelog.cluster.realm import PartitionName, Realm
+from tidelog.cluster.reassignment import is_reassigned, next_step
+from tidelog.cluster.recovering import Recovering
+from tidelog.cluster.rereading import Rereading
+from tidelog.cluster.state_writing import Outcome, Planned, StateWriter
+
+RETRY_MS: Final = 1000
+MOVES_MAX: Final = 90
+"""How many partitions of one topic change their replicas in one write."""
+
+Plan = Callable[[PartitionInfo, Situation, Known], PartitionInfo | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    plan: Plan
+    """How the partition shall be; None if it is so. Raises KafkaError if that cannot be."""
+    done: Callable[[KafkaError | None], None]
+
+
+class Reconciler:
+    def __init__(
+        self,
+        realm: Realm,
+        dispatch: Dispatch,
+        coordination: Coordination,
+        loop: Loop,
+        clock: Clock,
+    ) -> None:
+        self._realm = realm
+        self._dispatch = dispatch
+        self._loop = loop
+        self._clock = clock
+        self._writer = StateWriter(coordination, realm.fence)
+        self._recovering = Recovering(realm, dispatch, loop, clock, self.mark)
+        self.reported = self._recovering.reported
+        self.rereading = Rereading(coordination, realm, dispatch, self.mark)
+        self._marked: dict[PartitionName, None] = {}
+        self._wishes: dict[PartitionName, deque[Wish]] = {}
+        self._planning: dict[PartitionName, Wish] = {}
+        """Those that are being written."""
+        self._waiting: list[Callable[[], None]] = []
+        self._is_running = False
+
+    # -- what there is to do
+
+    def mark(self, names: Iterable[PartitionName]) -> None:
+        self._marked.update(dict.fromkeys(names))
+        self._run_soon()
+
+    def mark_all(self) -> None:
+        for name, topic in self._realm.image.topics.items():
+            self.mark((name, index) for index in range(len(topic.partitions)))
+
+    def wish(self, name: PartitionName, wish: Wish) -> None:
+        self._wishes.setdefault(name, deque()).append(wish)
+        self.mark([name])
+
+    def when_settled(self, done: Callable[[], None]) -> None:
+        """Once nothing is marked and nothing is being written."""
+        self._waiting.append(done)
+        self._run_soon()
+
+    def close(self) -> None:
+        """Nothing more is written; what was wished for is another controller's to grant."""
+        wishes, self._wishes = self._wishes, {}
+        for waiting in wishes.values():
+            for wish in waiting:
+                wish.done(KafkaError(ErrorCode.not_controller, "another broker is controller now"))
+        self._release()
+
+    # -- a run
+
+    def _run_soon(self) -> None:
+        if not self._is_running and not self._realm.is_over:
+            self._is_running = True
+            self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        if self._realm.is_over:
+            return
+        marked, self._marked = sorted(self._marked), {}
+        planned = self._planned(marked)
+        if planned:
+            self._writer.write(planned, self._realm.image.topics, self._wrote)
+        else:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        self._is_running = False
+        if self._marked:
+            self._run_soon()
+        else:
+            self._dispatch.settled()
+            self._release()
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done()
+
+    # -- planning
+
+    def _planned(self, names: list[PartitionName]) -> list[Planned]:
+        situation = self._realm.situation()
+        self._planning.clear()
+        planned: list[Planned] = []
+        moving: dict[str, int] = {}
+        for name in names:
+            before = self._realm.partition(name)
+            if before is None:
+                self._refuse_wishes(name)
+                continue
+            after = self._wanted(name, before, situation)
+            if after is None:
+                continue
+            change = Planned(name=name, before=before, after=after)
+            if change.moves_replicas:
+                moving[name[0]] = moving.get(name[0], 0) + 1
+                if moving[name[0]] > MOVES_MAX:
+                    self._marked[name] = None
+                    continue
+            planned.append(change)
+        return planned
+
+    def _wanted(
+        self, name: PartitionName, partition: PartitionInfo, situation: Situation
+    ) -> PartitionInfo | None:
+        known = self._realm.known(name)
+        wished = self._wished(name, partition, situation, known)
+        if wished is not None:
+            return wished
+        rules = self._realm.rules(self._realm.image.topics[name[0]])
+        decision = wanted_state(partition, situation, rules, known)
+        if decision.ask:
+            self._recovering.ask(name, partition.leader_epoch, decision.ask)
+        if decision.state is None and is_reassigned(partition):
+            return next_step(partition, situation, rules.min_isr, known)
+        return decision.state
+
+    def _wished(
+        self, name: PartitionName, partition: PartitionInfo, situation: Situation, known: Known
+    ) -> PartitionInfo | None:
+        """What the first wish that is not granted yet wants."""
+        while name in self._wishes:
+            wish = self._wishes[name][0]
+            try:
+                wanted = wish.plan(partition, situation, known)
+            except KafkaError as error:
+                self._grant(name, error)
+                continue
+            if wanted is not None:
+                self._planning[name] = wish
+                return wanted
+            self._grant(name, None)
+        return None
+
+    def _grant(self, name: PartitionName, error: KafkaError | None) -> None:
+        wishes = self._wishes[name]
+        wish = wishes.popleft()
+        if not wishes:
+            del self._wishes[name]
+        wish.done(error)
+
+    def _refuse_wishes(self, name: PartitionName) -> None:
+        while name in self._wishes:
+            error = KafkaError(
+                ErrorCode.unknown_topic_or_partition, f"there is no partition {name[0]}-{name[1]}"
+            )
+            self._grant(name, error)
+
+    # -- afterwards
+
+    def _wrote(self, outcome: Outcome) -> None:
+        if self._realm.is_over:
+            return
+        self._take_over(outcome.done)
+        if outcome.end is not None:
+            self._realm.end_by([outcome.end])
+            return
+        if outcome.failed:
+            self._retry_later([change.name for change in outcome.failed])
+        self.rereading.read([change.name for change in outcome.unsure], self._reread)
+
+    def _reread(self, names: list[PartitionName]) -> None:
+        """Partitions whose write was lost are looked at again, changed or not."""
+        if not self._realm.is_over:
+            self._marked.update(dict.fromkeys(names))
+            self._end_run()
+
+    def _take_over(self, done: list[Planned]) -> None:
+        by_topic: dict[str, list[Planned]] = {}
+        for change in done:
+            by_topic.setdefault(change.name[0], []).append(change)
+        for name, changes in by_topic.items():
+            topic = self._realm.image.topics.get(name)
+            if topic is None:
+                continue
+            moves = any(change.moves_replicas for change in changes)
+            outcomes = {change.name[1]: change.outcome for change in changes}
+            self._realm.put_partitions(name, outcomes, topic.version + moves)
+            self._dispatch.topic_changed(name, [(c.name[1], c.before) for c in changes])
+        for change in done:
+            if change.after.leader != NO_LEADER:
+                self._realm.reports.pop(change.name, None)
+            self._look_again(change)
+
+    def _look_again(self, change: Planned) -> None:
+        """Where more is to be done: another wish, recovery, a reassignment's next step."""
+        name = change.name
+        if self._planning.pop(name, None) is not None:
+            self._grant(name, None)
+        if change.after.leader == NO_LEADER or is_reassigned(change.after) or name in self._wishes:
+            self._marked[name] = None
+
+    def _retry_later(self, names: list[PartitionName]) -> None:
+        at_ms = self._clock.monotonic_ms() + RETRY_MS
+        self._loop.call_at(at_ms, partial(self.mark, names))

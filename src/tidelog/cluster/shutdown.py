@@ -1,0 +1,65 @@
+"""A broker that is about to stop asks the controller to lead its partitions elsewhere.
+
+It asks again for as long as some remain, or the controller does not answer, and stops in any case
+when it has asked often enough: what it leads then has no leader until its session is over.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tidelog.base.control import ControlledShutdownRequest
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.settings import Settings
+from tidelog.cluster.fencing import NOT_REGISTERED
+from tidelog.cluster.image import NO_CONTROLLER
+from tidelog.cluster.surroundings import Surroundings
+
+_log = logging.getLogger(__name__)
+
+
+class Shutdown:
+    def __init__(
+        self, around: Surroundings, settings: Settings, controller_id: Callable[[], int]
+    ) -> None:
+        self._around = around
+        self._controller_id = controller_id
+        self._is_wanted = settings.flag("controlled.shutdown.enable")
+        self._tries_left = 1 + settings.whole("controlled.shutdown.max.retries")
+        self._backoff_ms = settings.whole("controlled.shutdown.retry.backoff.ms")
+        self._done: Callable[[], None] = lambda: None
+
+    def start(self, broker_id: int, broker_epoch: int, done: Callable[[], None]) -> None:
+        self._done = done
+        if not self._is_wanted or broker_epoch == NOT_REGISTERED:
+            self._around.loop.call_soon(done)
+            return
+        request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        self._try(request)
+
+    def _try(self, request: ControlledShutdownRequest) -> None:
+        self._tries_left -= 1
+        controller_id = self._controller_id()
+        if controller_id == NO_CONTROLLER:
+            error = KafkaError(ErrorCode.not_controller, "no controller is known")
+            self._around.loop.call_soon(partial(self._answered, request, error))
+        else:
+            self._around.peers.send(controller_id, request, partial(self._answered, request))
+
+    def _answered(self, request: ControlledShutdownRequest, response: Any) -> None:
+        if isinstance(response, KafkaError):
+            why = response.message
+        elif response.error_code != ErrorCode.none:
+            why = ErrorCode(response.error_code).name
+        elif response.remaining:
+            why = f"{len(response.remaining)} partitions cannot be led elsewhere"
+        else:
+            self._done()
+            return
+        _log.warning("broker=%d is not led away from: %s", request.broker_id, why)
+        if self._tries_left:
+            at_ms = self._around.clock.monotonic_ms() + self._backoff_ms
+            self._around.loop.call_at(at_ms, partial(self._try, request))
+        else:
+            self._done()

@@ -1,0 +1,350 @@
+"""Fetches from one leader, over one connection, for many partitions: one fetch at a time.
+
+The leader keeps a session (D6 allows no second fetch beside the one under way): the first fetch
+names all partitions, those after it only what has changed, so that a fetch costs as much as has
+changed. A partition is asked for again when its last answer was applied; one that is still being
+written, that failed a moment ago, or that is throttled is taken out of the session until then.
+A fetch that finds nothing waits at the leader. If a partition comes meanwhile, a request behind
+the waiting fetch has it answered at once: another broker asks so for the rest of what it wants.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Timer
+from tidelog.fetch_throttle import FetchThrottle
+from tidelog.followed import Condition, FetchLimits, Follower, Key, Tracked
+from tidelog.peers.link import Link, Wiring
+from tidelog.wire.fetch import FETCH, FetchPartition, FetchRequest
+from tidelog.wire.fetch_client import (
+    FOLLOWER_VERSION,
+    FetchedPartition,
+    FetchResponse,
+    read_fetch_response,
+    write_fetch_request,
+)
+from tidelog.wire.header import API_VERSIONS, request_header
+from tidelog.wire.values import INT32
+
+NO_SESSION: Final = 0
+FIRST_EPOCH: Final = 0
+EPOCH_MAX: Final = (1 << 31) - 1
+PAUSE_MS_MIN: Final = 20
+_SESSION_ERRORS: Final = frozenset(
+    (
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    )
+)
+
+_log = logging.getLogger("tidelog.fetcher")
+
+
+class Fetcher:
+    __slots__ = (
+        "_changed",
+        "_follower",
+        "_forgotten",
+        "_in_session",
+        "_is_closed",
+        "_is_nudged",
+        "_is_planned",
+        "_is_under_way",
+        "_link",
+        "_pause",
+        "_seen_episodes",
+        "_session_epoch",
+        "_session_id",
+        "_throttle",
+        "_told_broker_epoch",
+        "_tracked",
+        "_wiring",
+        "leader_id",
+        "limits",
+    )
+
+    def __init__(
+        self,
+        leader_id: int,
+        link: Link,
+        wiring: Wiring,
+        follower: Follower,
+        throttle: FetchThrottle,
+        limits: FetchLimits,
+    ) -> None:
+        self.leader_id = leader_id
+        self.limits = limits
+        self._link = link
+        self._wiring = wiring
+        self._follower = follower
+        self._throttle = throttle
+        self._tracked: dict[Key, Tracked] = {}
+        self._changed: dict[Tracked, None] = {}
+        """Those whose leader may have to be told where they are."""
+        self._in_session: dict[Key, Tracked] = {}
+        self._forgotten: dict[Key, None] = {}
+        """What the leader's session has too much. What is named again is forgotten first, so
+        that the leader tells all it knows of it."""
+        self._session_id = NO_SESSION
+        """It is named also where a new one is wanted: the leader then ends it."""
+        self._session_epoch = FIRST_EPOCH
+        self._told_broker_epoch = -1
+        self._seen_episodes = 0
+        self._is_under_way = False
+        self._is_nudged = False
+        self._is_planned = False
+        self._is_closed = False
+        self._pause: Timer | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._tracked
+
+    # -- which partitions
+
+    def add(self, tracked: Tracked) -> None:
+        self._tracked[tracked.key] = tracked
+        self.look_at(tracked)
+
+    def remove(self, tracked: Tracked) -> None:
+        tracked.condition = Condition.gone
+        del self._tracked[tracked.key]
+        self._leave(tracked)
+
+    def ready(self, tracked: Tracked) -> None:
+        """Asks for it again, if it was written, or looks where it is now."""
+        if tracked.condition in (Condition.applying, Condition.busy, Condition.held):
+            tracked.condition = Condition.wanted
+        self.look_at(tracked)
+
+    def look_at(self, tracked: Tracked) -> None:
+        if tracked.condition is Condition.wanted:
+            self._changed[tracked] = None
+            self._plan()
+
+    def release(self) -> None:
+        """Throttled partitions may be fetched again."""
+        for tracked in self._tracked.values():
+            if tracked.condition is Condition.held:
+                tracked.condition = Condition.wanted
+                self.look_at(tracked)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        for tracked in self._tracked.values():
+            tracked.condition = Condition.gone
+        self._tracked.clear()
+        self._link.close()
+
+    def _leave(self, tracked: Tracked) -> None:
+        self._changed.pop(tracked, None)
+        if self._in_session.get(tracked.key) is tracked:
+            del self._in_session[tracked.key]
+            self._forgotten[tracked.key] = None
+
+    # -- asking
+
+    def _plan(self) -> None:
+        """At the end of the turn, when all is known that comes together."""
+        if not self._is_planned:
+            self._is_planned = True
+            self._wiring.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_planned = False
+        if self._is_closed or not self._changed:
+            return
+        if not self._is_under_way:
+            self._ask()
+        elif not self._is_nudged:
+            self._nudge()
+
+    def _ask(self) -> None:
+        if self._is_under_way or self._is_closed or self._pause is not None:
+            return
+        request = self._request()
+        if request is not None:
+            self._is_under_way = True
+            self._send(FETCH, request, self._answered)
+
+    def _nudge(self) -> None:
+        """Has the fetch that may be waiting at the leader answered now."""
+        self._is_nudged = True
+        self._send(API_VERSIONS, None, _ignore)
+
+    def _send(
+        self,
+        api_key: int,
+        request: FetchRequest | None,
+        expects: Callable[[memoryview | KafkaError], None],
+    ) -> None:
+        correlation_id = self._link.next_correlation_id()
+        client_id = self._wiring.client_id
+        if request is None:
+            header = request_header(api_key, 0, correlation_id, client_id)
+            frame = INT32.pack(len(header)) + header
+        else:
+            header = request_header(api_key, FOLLOWER_VERSION, correlation_id, client_id)
+            frame = write_fetch_request(header, FOLLOWER_VERSION, request)
+        self._link.send(frame, expects, self.limits.timeout_ms)
+
+    def _request(self) -> FetchRequest | None:
+        """The next fetch; None if no partition is to be asked for now."""
+        broker_epoch = self._follower.broker_epoch()
+        if broker_epoch != self._told_broker_epoch:
+            # Leaders take note of it with positions, which they must all be told again.
+            self._session_epoch = FIRST_EPOCH
+        if self._throttle.episodes != self._seen_episodes:
+            self._hold_throttled()
+        is_full = self._session_epoch == FIRST_EPOCH
+        if is_full:
+            self._in_session.clear()
+            self._forgotten.clear()
+        rows = self._rows(list(self._tracked.values()) if is_full else list(self._changed))
+        self._changed.clear()
+        if not self._in_session:
+            return None
+        request = FetchRequest()
+        request.replica_id = self._follower.broker_id
+        request.replica_epoch = self._told_broker_epoch = broker_epoch
+        request.max_wait_ms = self.limits.wait_ms_max
+        request.min_bytes = self.limits.bytes_min
+        request.max_bytes = self.limits.bytes_max
+        request.session_id = self._session_id
+        request.session_epoch = self._session_epoch
+        request.partitions = rows
+        request.forgotten = list(self._forgotten)
+        self._forgotten.clear()
+        return request
+
+    def _rows(self, looked_at: list[Tracked]) -> list[FetchPartition]:
+        rows: list[FetchPartition] = []
+        in_session = self._in_session
+        for tracked in looked_at:
+            if tracked.condition is not Condition.wanted:
+                continue
+            topic_id, index = key = tracked.key
+            if self._throttle.is_over and self._throttle.holds(topic_id, index):
+                self._hold(tracked)
+                continue
+            offset, last_epoch, start = tracked.partition.fetch_position()
+            bytes_max = self.limits.partition_bytes_max
+            row = (topic_id, index, tracked.epoch, offset, last_epoch, start, bytes_max)
+            if row != tracked.told or in_session.get(key) is not tracked:
+                tracked.told = row
+                in_session[key] = tracked
+                rows.append(row)
+        return rows
+
+    def _hold_throttled(self) -> None:
+        """Once in every episode: those that nothing came of would not be looked at."""
+        self._seen_episodes = self._throttle.episodes
+        for tracked in list(self._in_session.values()):
+            if self._throttle.holds(*tracked.key):
+                self._hold(tracked)
+
+    def _hold(self, tracked: Tracked) -> None:
+        tracked.condition = Condition.held
+        self._leave(tracked)
+
+    # -- answers
+
+    def _answered(self, answer: memoryview | KafkaError) -> None:
+        self._is_under_way = self._is_nudged = False
+        if self._is_closed:
+            return
+        if isinstance(answer, KafkaError):
+            _log.info("no answer leader=%d why=%s", self.leader_id, answer.message)
+            self._session_epoch = FIRST_EPOCH
+        else:
+            try:
+                self._take(read_fetch_response(answer, FOLLOWER_VERSION))
+            except KafkaError as error:
+                self._link.drop(f"a fetch's answer that cannot be read: {error.message}")
+                self._session_epoch = FIRST_EPOCH
+                self._rest()
+        self._ask()
+
+    def _take(self, response: FetchResponse) -> None:
+        was_full = self._session_epoch == FIRST_EPOCH
+        if response.error_code:
+            code = ErrorCode(response.error_code)
+            _log.info("refused leader=%d session=%d: %s", self.leader_id, self._session_id, code)
+            self._session_epoch = FIRST_EPOCH
+            if was_full or code not in _SESSION_ERRORS:
+                self._rest()
+            return
+        self._session_id = response.session_id
+        if response.session_id == NO_SESSION:
+            self._session_epoch = FIRST_EPOCH
+        else:
+            self._session_epoch = self._session_epoch % EPOCH_MAX + 1
+        for fetched in response.partitions:
+            assert isinstance(fetched.topic, bytes)
+            tracked = self._in_session.get((fetched.topic, fetched.partition))
+            if tracked is not None:
+                self._apply(tracked, fetched)
+
+    def _apply(self, tracked: Tracked, fetched: FetchedPartition) -> None:
+        told, records = tracked.told, fetched.records
+        assert told is not None
+        if records:
+            self._throttle.took(*tracked.key, len(records))
+        tracked.condition = Condition.applying
+        try:
+            outcome = tracked.partition.fetched(
+                told[2],
+                fetched.error_code,
+                fetched.high_watermark,
+                fetched.log_start_offset,
+                fetched.diverging,
+                records,
+            )
+        except Exception:
+            _log.exception("bug partition=%s-%d", tracked.key[0].hex(), tracked.key[1])
+            outcome = False
+        if tracked.condition is not Condition.applying:
+            return
+        if outcome:
+            tracked.condition = Condition.wanted
+            tracked.pause_ms = 0
+            self._changed[tracked] = None
+        else:
+            tracked.condition = Condition.busy
+            self._leave(tracked)
+            if outcome is False:
+                self._rest_from(tracked)
+
+    # -- pauses
+
+    def _rest_from(self, tracked: Tracked) -> None:
+        """Shortly at first: a leader often does not know yet that it leads."""
+        tracked.condition = Condition.resting
+        tracked.pause_ms = min(max(2 * tracked.pause_ms, PAUSE_MS_MIN), self.limits.pause_ms)
+        due_ms = self._wiring.clock.monotonic_ms() + tracked.pause_ms
+        self._wiring.loop.call_at(due_ms, partial(self._rested_from, tracked))
+
+    def _rested_from(self, tracked: Tracked) -> None:
+        if tracked.condition is Condition.resting:
+            tracked.condition = Condition.wanted
+            self.look_at(tracked)
+
+    def _rest(self) -> None:
+        """The leader makes no sense, or refuses all: it is not asked again at once."""
+        due_ms = self._wiring.clock.monotonic_ms() + self.limits.pause_ms
+        self._pause = self._wiring.loop.call_at(due_ms, self._rested)
+
+    def _rested(self) -> None:
+        self._pause = None
+        self._ask()
+
+
+def _ignore(_answer: memoryview | KafkaError) -> None:
+    """A nudge has done what it was for when it arrives; if it does not, the fetch fails too."""

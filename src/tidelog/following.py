@@ -1,0 +1,131 @@
+"""One partition while it follows a leader: what is fetched is appended, or the log is cut first.
+
+A fetcher asks a `Following` where to fetch from and gives it the answers; the machine says what
+to do with them. Much at once is written beside the loop where the disk may have to be waited
+for. When the partition is to follow somebody else it gets another `Following`: answers to the
+old one's questions are dropped.
+"""
+
+import logging
+from typing import Final, Protocol
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ports import Clock
+from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
+from tidelog.partition import Partition
+from tidelog.replication.replica import Verdict
+from tidelog.slow_appends import SMALL_BYTES_MAX, SlowAppends
+
+_log = logging.getLogger("tidelog.following")
+
+_CUTS: Final = (Verdict.truncate, Verdict.restart)
+
+
+class Asker(Protocol):
+    """Who fetches, and can be told to go on."""
+
+    def ready(self, partition: "Following") -> None: ...
+
+
+class Following:
+    __slots__ = (
+        "_asker",
+        "_clock",
+        "_slow",
+        "index",
+        "is_over",
+        "leader_epoch",
+        "partition",
+        "topic_id",
+    )
+
+    def __init__(self, partition: Partition, clock: Clock, slow: SlowAppends, asker: Asker) -> None:
+        self.partition = partition
+        self.topic_id = partition.topic_id
+        self.index = partition.index
+        self.leader_epoch = partition.leader_epoch
+        self.is_over = False
+        self._clock = clock
+        self._slow = slow
+        self._asker = asker
+
+    def fetch_position(self) -> tuple[int, int, int]:
+        return self.partition.replica.fetch_position()
+
+    def fetched(
+        self,
+        leader_epoch: int,
+        error: int,
+        high_watermark: int,
+        log_start_offset: int,
+        diverging: tuple[int, int] | None,
+        records: memoryview | None,
+    ) -> bool | None:
+        """Takes in what the leader answered. False: it should not be asked again at once; None:
+        not before this is written."""
+        if self.is_over:
+            return True
+        partition = self.partition
+        verdict = partition.replica.answered(leader_epoch, error, diverging, log_start_offset)
+        try:
+            if verdict is Verdict.append:
+                return self._append(records, (high_watermark, log_start_offset))
+            if verdict in _CUTS:
+                self._cut(is_restart=verdict is Verdict.restart)
+        except KafkaError as wrong:
+            _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
+            return False
+        return verdict is not Verdict.back_off
+
+    def _append(self, records: memoryview | None, leader: tuple[int, int]) -> bool | None:
+        partition, size = self.partition, 0
+        if records:
+            size, log = len(records), partition.log
+            segment = log.segments.active
+            if (
+                size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes
+            ) and self._slow.must_not_wait_for(log, size):
+                return self._append_slowly(memoryview(bytes(records)), leader)
+            log.append_as_follower(records, self.leader_epoch)
+        partition.has_followed(size, *leader)
+        return True
+
+    def _append_slowly(self, records: memoryview, leader: tuple[int, int]) -> bool | None:
+        partition = self.partition
+        pending = begin_follow(partition.log, records, self.leader_epoch)
+        if pending is None:
+            partition.has_followed(0, *leader)
+            return True
+        partition.is_busy = True
+        self._slow.write(
+            partition.log, pending.run, lambda end: self._written(pending, leader, end)
+        )
+        return None
+
+    def _written(
+        self, pending: PendingFollow, leader: tuple[int, int], end: Exception | None
+    ) -> None:
+        """What is in the file is the leader's, also if somebody else leads by now: whatever is
+        wrong with it will be found out before anything else is appended."""
+        partition = self.partition
+        try:
+            if not partition.log.is_gone:
+                end_follow(partition.log, pending, end)
+                partition.has_followed(len(pending.data), *leader)
+        except KafkaError as wrong:
+            _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
+        partition.is_busy = False
+        partition.became_idle()
+        self._asker.ready(self)
+
+    def _cut(self, *, is_restart: bool) -> None:
+        partition = self.partition
+        _log.info(
+            "cutting partition=%s epoch=%d end=%d to=%d high_watermark=%d",
+            partition.name,
+            self.leader_epoch,
+            partition.log.log_end_offset,
+            partition.replica.cut_offset,
+            partition.high_watermark,
+        )
+        partition.cut(partition.replica.cut_offset, self._clock.now_ms(), is_restart=is_restart)

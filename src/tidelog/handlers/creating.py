@@ -1,0 +1,79 @@
+"""Making topics because somebody asked for them by name, on whichever broker that was.
+
+Only the controller makes topics; another broker asks it to, as a client would. The answer says
+which could not be made; those that were made may take a moment to be known here.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.requests import USE_DEFAULT, NewTopic
+from tidelog.handlers.api import Node
+from tidelog.handlers.building import build
+from tidelog.wire.codec import entity_type
+
+CREATE_TOPICS: Final = 19
+VERSION: Final = 7
+TIMEOUT: Final = timedelta(seconds=10)
+
+Failures = dict[str, ErrorCode]
+"""Why topics could not be made, by name."""
+
+
+def create(node: Node, names: Sequence[str], done: Callable[[Failures], None]) -> None:
+    """Makes topics with default counts; calls `done` when all that can be done is."""
+    metadata = node.metadata
+    controller_id = metadata.image.controller_id
+    if metadata.controller_epoch is not None or controller_id == node.broker_id:
+        topics = [NewTopic(name=name) for name in names]
+        metadata.create_topics(topics, False, lambda results: done(_failures(names, results)))
+    elif controller_id not in metadata.image.brokers:
+        node.loop.call_soon(lambda: done(dict.fromkeys(names, ErrorCode.leader_not_available)))
+    else:
+        request = _request(names)
+        node.peers.forward(
+            controller_id, CREATE_TOPICS, VERSION, request, partial(_answered, names, done)
+        )
+
+
+def _request(names: Sequence[str]) -> Any:
+    topics = [
+        {
+            "name": name,
+            "num_partitions": USE_DEFAULT,
+            "replication_factor": USE_DEFAULT,
+            "assignments": (),
+            "configs": (),
+        }
+        for name in names
+    ]
+    values = {"topics": topics, "timeout": TIMEOUT, "validate_only": False}
+    return build(entity_type(CREATE_TOPICS, VERSION, "request"), values)
+
+
+def _answered(
+    names: Sequence[str], done: Callable[[Failures], None], answer: Any | KafkaError
+) -> None:
+    """What was made is not known here yet: like Kafka, that is said to be without a leader."""
+    if isinstance(answer, KafkaError):
+        done(dict.fromkeys(names, ErrorCode.leader_not_available))
+        return
+    codes = {topic.name: topic.error_code for topic in answer.topics}
+    not_yet = (ErrorCode.none, ErrorCode.topic_already_exists, ErrorCode.not_controller)
+    done(
+        {
+            name: ErrorCode.leader_not_available if code in not_yet else code
+            for name, code in codes.items()
+        }
+    )
+
+
+def _failures(names: Sequence[str], results: Sequence[object]) -> Failures:
+    return {
+        name: result.code
+        for name, result in zip(names, results, strict=True)
+        if isinstance(result, KafkaError)
+    }

@@ -1,0 +1,57 @@
+"""A follower's append in three steps, so that the loop need not wait for the disk.
+
+As `pending_append` does for one produced batch, for many batches of a leader: as many as the
+segment takes that the first goes to. What is left over is fetched again.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.log.partition_log import PartitionLog, run_for
+from tidelog.log.roll import Roll
+from tidelog.log.segment import Segment
+from tidelog.records.batch import BatchHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingFollow:
+    segment: Segment
+    roll: Roll | None
+    headers: list[BatchHeader]
+    data: memoryview
+
+    def run(self) -> None:
+        if self.roll is not None:
+            self.roll.run()
+        assert self.segment.file is not None
+        self.segment.file.pwrite(self.data, self.segment.size)
+
+
+def begin_follow(log: PartitionLog, data: memoryview, leader_epoch: int) -> PendingFollow | None:
+    """What is to be written; None if there is no whole batch. Nobody may change the data."""
+    headers = log.check_followed(data, leader_epoch)
+    if not headers:
+        return None
+    first = headers[0]
+    try:
+        fits = log.has_room(first.size, first.last_offset, first.max_timestamp)
+        roll = None if fits else log.begin_roll()
+    except OSError as error:
+        raise log.failed(error) from error
+    segment = log.segments.active if roll is None else roll.segment
+    count, size = run_for(segment, headers)
+    return PendingFollow(segment=segment, roll=roll, headers=headers[:count], data=data[:size])
+
+
+def end_follow(log: PartitionLog, pending: PendingFollow, end: Exception | None) -> None:
+    """Takes batches that were written into the log."""
+    if isinstance(end, OSError):
+        raise log.failed(end) from end
+    assert end is None, f"writing raised {end!r}"
+    log.check_online()
+    assert pending.headers[0].base_offset >= log.log_end_offset, "appended meanwhile"
+    try:
+        if pending.roll is not None:
+            log.end_roll(pending.roll)
+        log.note_run(pending.segment, pending.headers, pending.data)
+    except OSError as error:
+        raise log.failed(error) from error

@@ -1,0 +1,1 @@
+"""Clusters of the production machines in one process, explored from a seed."""

@@ -1,0 +1,142 @@
+"""Writers and readers with known histories: every value is written by one of them, once.
+
+A writer with acks=all tries the same value again until it is acknowledged or refused for good,
+as an idempotent producer does; one with acks=1 never tries again. Readers follow the high
+watermark, at leaders and at followers, and go back now and then to read again.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.base.errors import ErrorCode
+from tidelog.trials.hosts import HostLoop
+from tidelog.trials.leading import Produce, Produced
+from tidelog.trials.network import Channel, Reply
+from tidelog.trials.process import Read
+
+if TYPE_CHECKING:
+    from tidelog.trials.world import World
+
+CLIENTS: Final = 100
+"""The number of the host on which all clients run."""
+VALUES_EACH: Final = 100_000
+RETRY_MS: Final = 50
+
+
+class ClientHost:
+    def __init__(self, world: "World") -> None:
+        self.number = CLIENTS
+        self.loop = HostLoop(world.loop)
+
+    def receive(self, sender: int, request: Any, reply: Reply) -> bool:
+        raise AssertionError(f"{sender} asks a client for {request}: {reply}")
+
+
+class Client:
+    """One thing at a time: asks a broker, thinks, goes on."""
+
+    def __init__(self, world: "World", index: int) -> None:
+        self.world = world
+        self.index = index
+        self.is_stopped = False
+        self._channels: dict[int, Channel] = {}
+        self._random = world.client_draws.random
+
+    def later(self, delay_ms: int, then: Any) -> None:
+        self.world.loop.after(delay_ms, then)
+
+    def think_ms(self) -> int:
+        return 1 + int(self._random() * self.world.options.think_ms_max)
+
+    def ask(self, broker_id: int, request: Any, done: Any) -> None:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            channel = Channel(self.world.network, self.world.client_host, broker_id)
+            self._channels[broker_id] = channel
+        channel.call(request, done)
+
+
+class Writer(Client):
+    def __init__(self, world: "World", number: int, index: int, acks: int) -> None:
+        super().__init__(world, index)
+        self._acks = acks
+        self._value = VALUES_EACH * number
+        self._known_end = 0
+        self._may_be_there = False
+
+    def start(self) -> None:
+        if self.is_stopped:
+            return
+        self._value += 1
+        self._may_be_there = False
+        self._known_end = self.world.oracles[self.index].known_end
+        self.world.counts.operations += 1
+        self._attempt()
+
+    def _attempt(self) -> None:
+        if self.is_stopped:
+            return
+        leader = self.world.guess_leader(self.index)
+        if leader < 0:
+            self.later(RETRY_MS, self._attempt)
+        else:
+            request = Produce(self.index, self._value, self._acks)
+            self.ask(leader, request, self._answered)
+
+    def _answered(self, answer: Produced | None) -> None:
+        if answer is not None and not answer.error:
+            self._succeeded(answer.offset)
+        elif answer is not None and answer.error == ErrorCode.not_enough_replicas:
+            self._refused()
+        else:
+            self._may_be_there = True
+            if self._acks == 1:
+                self._go_on()
+            else:
+                self.later(RETRY_MS, self._attempt)
+
+    def _succeeded(self, offset: int) -> None:
+        world = self.world
+        if self._acks != 1:
+            world.counts.acknowledged += 1
+            if world.tracing is not None:
+                world.tracing(f"m{self._value} of partition {self.index} is acknowledged: {offset}")
+            world.oracles[self.index].acked(offset, self._value, self._known_end)
+        self._go_on()
+
+    def _refused(self) -> None:
+        """For good, unless an earlier attempt may have been taken."""
+        if self._may_be_there:
+            self.later(RETRY_MS, self._attempt)
+        else:
+            self.world.refused.add(self._value)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self.later(self.think_ms(), self.start)
+
+
+class Reader(Client):
+    def __init__(self, world: "World", index: int) -> None:
+        super().__init__(world, index)
+        self._position = 0
+
+    def start(self) -> None:
+        if self.is_stopped:
+            return
+        self.world.counts.operations += 1
+        self.world.counts.reads += 1
+        broker_id = self.world.guess_replica(self.index)
+        done = partial(self._answered, self._position)
+        self.ask(broker_id, Read(self.index, self._position), done)
+
+    def _answered(self, position: int, records: list[Any] | None) -> None:
+        if records:
+            self.world.oracles[self.index].read(position, records)
+            for _, value in records:
+                if value in self.world.refused:
+                    self.world.read_refused(self.index, value)
+            self._position = position + len(records)
+        elif self._random() < 0.1:
+            self._position = int(self._random() * (self._position + 1))
+        self.later(self.think_ms(), self.start)

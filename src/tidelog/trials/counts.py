@@ -1,0 +1,26 @@
+"""What happened in explored histories, in numbers: an explorer in which nothing happens finds
+nothing."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class Counts:
+    histories: int = 0
+    operations: int = 0
+    acknowledged: int = 0
+    reads: int = 0
+    faults: int = 0
+    elections: int = 0
+    truncations: int = 0
+    shrinks: int = 0
+    expands: int = 0
+    power_losses: int = 0
+    """Those that cost a log its end."""
+    recoveries: int = 0
+    """Of partitions that nobody led."""
+    virtual_ms: int = 0
+
+    def add(self, other: "Counts") -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

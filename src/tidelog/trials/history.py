@@ -1,0 +1,176 @@
+"""One explored history: a cluster starts, things go wrong, they are made good, it converges.
+
+While they go wrong nothing that was acknowledged may get lost, whatever happens; afterwards
+everything must be well again within a time (H1 to H6).
+"""
+
+from typing import Any
+
+from tidelog.cluster.image import NO_LEADER
+from tidelog.cluster.requests import NewTopic
+from tidelog.replication.isr import Committed
+from tidelog.replication.replica import Role
+from tidelog.trials.clients import VALUES_EACH, Reader, Writer
+from tidelog.trials.counts import Counts
+from tidelog.trials.faults import Nemesis
+from tidelog.trials.leading import TOPIC
+from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN
+from tidelog.trials.oracle import Oracle
+from tidelog.trials.violation import Violation
+from tidelog.trials.world import Tracing, World
+
+START_MS_MAX = 20_000
+CONVERGE_MS_MAX = 60_000
+STEP_MS = 100
+
+
+def run_history(seed: int, tracing: Tracing | None = None) -> Counts:
+    """What happened; raises a `Violation`."""
+    world = World(seed, tracing)
+    if tracing is not None:
+        tracing(f"{world.options}")
+    try:
+        _run(world)
+    except Violation:
+        raise
+    except Exception as error:
+        raise Violation("bug", f"{type(error).__name__}: {error}") from error
+    finally:
+        world.loop.close()
+    world.counts.virtual_ms = world.loop.clock.monotonic_ms()
+    return world.counts
+
+
+def _run(world: World) -> None:
+    for number in world.numbers:
+        world.start(number)
+    _wait(world, lambda: _is_started(world), "H4", "the cluster does not start", START_MS_MAX)
+    _create_topic(world)
+    _start_clients(world)
+    nemesis = Nemesis(world)
+    nemesis.start()
+    loop = world.loop
+    loop.run_for(world.options.duration_ms)
+    while world.counts.faults < FAULTS_MIN:
+        loop.run_for(STEP_MS)
+    nemesis.end()
+    _wait(
+        world,
+        lambda: world.counts.operations >= OPERATIONS_MIN,
+        "H1",
+        "clients get no answers",
+        CONVERGE_MS_MAX,
+    )
+    for client in world.clients:
+        client.is_stopped = True
+    _wait(world, lambda: _unlike(world) is None, "H3", "it does not converge", CONVERGE_MS_MAX)
+    for oracle in world.oracles:
+        _look_at_end(world, oracle)
+
+
+def _wait(world: World, condition: Any, invariant: str, what: str, ms_max: int) -> None:
+    for _ in range(0, ms_max, STEP_MS):
+        if condition():
+            return
+        world.loop.run_for(STEP_MS)
+    if not condition():
+        raise Violation(invariant, f"{what}: {_unlike(world)}")
+
+
+def _is_started(world: World) -> bool:
+    return world.controller() is not None and all(
+        number in world.processes and world.processes[number].is_ready for number in world.numbers
+    )
+
+
+def _create_topic(world: World) -> None:
+    options = world.options
+    assignment = {
+        index: [
+            world.numbers[(index + place) % len(world.numbers)]
+            for place in range(options.replication_factor)
+        ]
+        for index in range(options.partitions)
+    }
+    results: list[Any] = []
+    controller = world.controller()
+    assert controller is not None
+    topic = NewTopic(name=TOPIC, assignment=assignment)
+    controller.metadata.create_topics([topic], False, results.append)
+    _wait(world, lambda: bool(results), "H1", "no answer to the creation of a topic", START_MS_MAX)
+    if isinstance(results[0][0], Exception):
+        raise results[0][0]
+
+
+def _start_clients(world: World) -> None:
+    draws, options = world.client_draws, world.options
+    for number in range(options.writers):
+        acks = 1 if number and draws.random() < 0.2 else -1
+        writer = Writer(world, number + 1, number % options.partitions, acks)
+        world.clients.append(writer)
+        writer.start()
+    for number in range(options.readers):
+        reader = Reader(world, number % options.partitions)
+        world.clients.append(reader)
+        reader.start()
+
+
+# -- the end
+
+
+def _unlike(world: World) -> str | None:
+    """What is not as it should be in a cluster in which all is well."""
+    controllers = [
+        process.number
+        for process in world.processes.values()
+        if process.metadata.controller_epoch is not None
+    ]
+    if len(controllers) != 1:
+        return f"controllers {controllers}"
+    for oracle in world.oracles:
+        unlike = _unlike_partition(world, oracle)
+        if unlike is not None:
+            return f"{oracle} {unlike}"
+    return None
+
+
+def _unlike_partition(world: World, oracle: Oracle) -> str | None:
+    state = oracle.state
+    if state is None or state.leader == NO_LEADER:
+        return f"nobody leads: {state}"
+    if len(state.isr) < world.options.replication_factor or state.elr:
+        return f"not all are in sync: {state}"
+    leader = oracle.copies.get(state.leader)
+    if leader is None or leader.replica.role is not Role.leader:
+        return f"the leader does not lead: {state}"
+    end = leader.log.log_end_offset
+    if not isinstance(leader.replica.isr, Committed):
+        return f"the set is still to change: {leader.replica.isr}"
+    for member in state.isr:
+        copy = oracle.copies.get(member)
+        if copy is None or copy.replica.leader_epoch != state.leader_epoch:
+            return f"{member} is not in epoch {state.leader_epoch}"
+        if (copy.log.log_end_offset, copy.replica.high_watermark) != (end, end):
+            return (
+                f"{member} ends at {copy.log.log_end_offset}, HW {copy.replica.high_watermark}, "
+                f"the leader at {end}"
+            )
+    return None
+
+
+def _look_at_end(world: World, oracle: Oracle) -> None:
+    """Every acknowledged record is there, once, in order, at every replica."""
+    for broker_id, log in sorted(oracle.logs.items()):
+        if log.records != oracle.committed:
+            raise Violation("H3", f"{oracle} {broker_id} differs from what is committed")
+    for offset, value in oracle.acknowledged.items():
+        if offset >= len(oracle.committed) or oracle.committed[offset][1] != value:
+            raise Violation("V2", f"{oracle} m{value}, acknowledged at {offset}, is lost")
+    last: dict[int, int] = {}
+    for _, value in oracle.committed:
+        writer = value // VALUES_EACH
+        if value <= last.get(writer, 0):
+            raise Violation("V13", f"{oracle} m{value} comes after m{last[writer]}")
+        last[writer] = value
+        if value in world.refused:
+            raise Violation("G1a", f"{oracle} m{value} was refused, and is there")

@@ -1,0 +1,236 @@
+"""What a simulated broker does as leader: takes records, serves fetches, changes its ISR.
+
+Around the production machine this is the least that a broker does: records wait for the high
+watermark, fetches for records, and what the machine proposes is written with the production
+`IsrWriter`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import ErrorCode
+from tidelog.cluster.image import PartitionInfo
+from tidelog.cluster.isr_change import expanded, shrunk
+from tidelog.cluster.isr_writes import Gone, IsrWriter, Outcome, Wrote
+from tidelog.replication.isr import Committed, PendingExpand
+from tidelog.replication.replica import NO_CHECK, Role
+from tidelog.trials.exchange import Answer, Ask, serve
+from tidelog.trials.network import Reply
+
+if TYPE_CHECKING:
+    from tidelog.trials.process import Process
+
+TOPIC = "t"
+
+
+class Produce:
+    __slots__ = ("acks", "index", "value")
+
+    def __init__(self, index: int, value: int, acks: int) -> None:
+        self.index = index
+        self.value = value
+        self.acks = acks
+
+
+class Produced:
+    __slots__ = ("error", "offset")
+
+    def __init__(self, error: int, offset: int = -1) -> None:
+        self.error = error
+        self.offset = offset
+
+
+class Waiting:
+    """An acknowledgement that waits for the high watermark."""
+
+    __slots__ = ("leader_epoch", "offset", "reply")
+
+    def __init__(self, offset: int, leader_epoch: int, reply: Reply) -> None:
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.reply = reply
+
+
+class Parked:
+    """A fetch that waits for records."""
+
+    __slots__ = ("answers", "asks", "is_done", "reply")
+
+    def __init__(self, asks: Sequence[tuple[int, Ask]], answers: list[Answer], reply: Reply):
+        self.asks = asks
+        self.answers = answers
+        self.reply = reply
+        self.is_done = False
+
+
+class Leading:
+    def __init__(self, process: "Process", writer: IsrWriter) -> None:
+        self._process = process
+        self._writer = writer
+        self._options = process.world.options
+        self.infos: dict[int, PartitionInfo] = {}
+        """The state of each partition, as far as this broker knows it."""
+        self._waiting: dict[int, deque[Waiting]] = {}
+        self._parked: dict[int, list[Parked]] = {}
+
+    # -- records
+
+    def produce(self, request: Produce, reply: Reply) -> None:
+        process = self._process
+        copy = process.copies.get(request.index)
+        if copy is None or copy.replica.role is not Role.leader:
+            reply(Produced(ErrorCode.not_leader_or_follower))
+            return
+        replica, log = copy.replica, copy.log
+        if request.acks != 1 and len(replica.isr.isr) < replica.min_isr:
+            reply(Produced(ErrorCode.not_enough_replicas))
+            return
+        offset = log.offset_of.get(request.value)
+        if offset is None:
+            offset = log.log_end_offset
+            log.append([(replica.leader_epoch, request.value)])
+            replica.advance()
+            process.trace("appends", request.index, f"m{request.value} at {offset}")
+            process.touched(request.index)
+            self._wake(request.index)
+        if request.acks == 1:
+            reply(Produced(0, offset))
+            return
+        waiting = Waiting(offset, replica.leader_epoch, reply)
+        self._waiting.setdefault(request.index, deque()).append(waiting)
+        self.moved(request.index)
+
+    def moved(self, index: int) -> None:
+        """The high watermark may have moved, or the leader may lead no more: answers what waited
+        for it."""
+        waiting = self._waiting.get(index)
+        if not waiting:
+            return
+        replica = self._process.copies[index].replica
+        if replica.role is not Role.leader or waiting[0].leader_epoch != replica.leader_epoch:
+            self._waiting[index] = deque()
+            for each in waiting:
+                each.reply(Produced(ErrorCode.not_leader_or_follower))
+            return
+        reached = [each for each in waiting if each.offset < replica.high_watermark]
+        if reached:
+            self._waiting[index] = deque(
+                each for each in waiting if each.offset >= replica.high_watermark
+            )
+            is_enough = len(replica.isr.isr) >= replica.min_isr
+            error = 0 if is_enough else ErrorCode.not_enough_replicas_after_append
+            for each in reached:
+                each.reply(Produced(error, each.offset))
+
+    # -- fetches
+
+    def fetch(self, asks: Sequence[tuple[int, Ask]], reply: Reply) -> None:
+        process = self._process
+        answers = []
+        now_ms = process.loop.clock.monotonic_ms()
+        for index, ask in asks:
+            copy = process.copies.get(index)
+            if copy is None:
+                answers.append(Answer(ErrorCode.not_leader_or_follower))
+                continue
+            answers.append(serve(copy, ask, self._options.fetch_records_max, now_ms))
+            if copy.replica.role is Role.leader:
+                process.touched(index)
+                self.moved(index)
+                self.propose(index)
+        if any(answer.records or answer.error or answer.diverging for answer in answers):
+            reply(answers)
+            return
+        parked = Parked(asks, answers, reply)
+        for index, _ in asks:
+            self._parked.setdefault(index, []).append(parked)
+        process.after(self._options.fetch_wait_ms, partial(self._answer, parked))
+
+    def _wake(self, index: int) -> None:
+        for parked in self._parked.pop(index, ()):
+            self._answer(parked)
+
+    def _answer(self, parked: Parked) -> None:
+        if parked.is_done:
+            return
+        parked.is_done = True
+        for at, (index, ask) in enumerate(parked.asks):
+            waiting = self._parked.get(index)
+            if waiting and parked in waiting:
+                waiting.remove(parked)
+            copy, answer = self._process.copies.get(index), parked.answers[at]
+            if copy is None or not self._still_leads(index, ask):
+                answer.error = ErrorCode.not_leader_or_follower
+            else:
+                answer.high_watermark = copy.replica.high_watermark
+                count = self._options.fetch_records_max
+                answer.records = copy.log.read(ask.position[0], count)
+        parked.reply(parked.answers)
+
+    def _still_leads(self, index: int, ask: Ask) -> bool:
+        replica = self._process.copies[index].replica
+        return replica.role is Role.leader and replica.leader_epoch == ask.leader_epoch
+
+    def changed(self, index: int) -> None:
+        """Somebody else may lead: who waits here is told."""
+        self.moved(index)
+        self._wake(index)
+
+    # -- the in-sync set
+
+    def expire(self) -> None:
+        now_ms = self._process.loop.clock.monotonic_ms()
+        for index, copy in self._process.copies.items():
+            copy.replica.expire(now_ms)
+            self.propose(index)
+
+    def propose(self, index: int) -> None:
+        """Writes what the machine proposes, one thing at a time."""
+        replica = self._process.copies[index].replica
+        isr, before = replica.isr, self.infos.get(index)
+        if isinstance(isr, Committed) or before is None or self._writer.is_writing(TOPIC, index):
+            return
+        if before.leader_epoch != replica.leader_epoch:
+            return
+        self._process.proposed(index)
+        min_isr = self._options.min_isr
+        if isinstance(isr, PendingExpand):
+            after = expanded(before, isr.added, isr.added_epoch, min_isr)
+        else:
+            after = shrunk(before, isr.removed, min_isr)
+        self._process.trace("proposes", index, f"ISR {after.isr} ELR {after.elr}")
+        done = partial(self._written, index, replica.leader_epoch)
+        self._writer.write(TOPIC, index, before, after, done)
+
+    def _written(self, index: int, leader_epoch: int, outcome: Outcome) -> None:
+        replica = self._process.copies[index].replica
+        self._process.trace("hears", index, f"{type(outcome).__name__} of its ISR")
+        if isinstance(outcome, Gone) or outcome.state is None:
+            return
+        if replica.role is Role.leader and replica.leader_epoch == leader_epoch:
+            self.adopt(index, outcome.state)
+            if isinstance(outcome, Wrote):
+                self._process.metadata.isr_changed(TOPIC, index)
+        self.propose(index)
+
+    def adopt(self, index: int, state: PartitionInfo) -> None:
+        """What stands in the coordinator, in this leader's epoch."""
+        known = self.infos.get(index)
+        if known is not None and state.state_version < known.state_version:
+            return
+        replica = self._process.copies[index].replica
+        self.infos[index] = state
+        replica.has_elr = bool(state.elr)
+        replica.isr_written(state.isr, state.state_version)
+        self._process.touched(index)
+        self.moved(index)
+
+    def read(self, index: int, offset: int) -> Any:
+        """What a consumer gets: records below the high watermark, of leader or follower."""
+        copy = self._process.copies.get(index)
+        if copy is None or copy.replica.role is Role.nobody:
+            return None
+        copy.replica.check_leads(NO_CHECK) if copy.replica.role is Role.leader else None
+        return copy.log.records[offset : copy.replica.high_watermark]

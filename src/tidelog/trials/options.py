@@ -1,0 +1,90 @@
+"""What one history is like: drawn from its seed, so that no two histories are alike.
+
+Every knob is drawn by itself and every kind of fault may be left out: histories in which one
+thing happens a lot find what histories with a bit of everything do not.
+"""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+OPERATIONS_MIN: Final = 200
+FAULTS_MIN: Final = 3
+
+FAULT_KINDS: Final = (
+    "process crash",
+    "machine crash",
+    "all machines crash",
+    "set of a partition crashes",
+    "pause",
+    "cut",
+    "one-way cut",
+    "isolation",
+    "session expiry",
+    "coordination loss",
+    "broken connections",
+    "slow link",
+    "late coordination",
+    "clean restart",
+    "preferred leaders",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    brokers: int
+    partitions: int
+    replication_factor: int
+    min_isr: int
+    writers: int
+    readers: int
+    duration_ms: int
+    """How long faults happen, at least."""
+    fault_gap_ms: int
+    """From one fault to the next, on average."""
+    fault_kinds: tuple[str, ...]
+    down_ms_max: int
+    session_timeout_ms: int
+    lag_ms_max: int
+    delay_ms_max: int
+    fetch_records_max: int
+    fetch_wait_ms: int
+    request_timeout_ms: int
+    think_ms_max: int
+    sync_gap_ms: int
+    """From one fsync of a broker's logs to the next, on average."""
+    late_requests: float
+    """How often a request that was under way when its connection broke is served all the same."""
+    guarded: bool
+    """Whether the session of a process that died ends at once."""
+
+
+def draw_options(draws: Random) -> Options:
+    brokers = draws.choice((3, 3, 3, 4, 5))
+    factor = draws.choice((2, 3, 3, 3))
+    timeout_ms = draws.choice((300, 800, 2_000))
+    kinds = tuple(kind for kind in FAULT_KINDS if draws.random() < 0.6)
+    writers, readers = draws.randint(3, 6), draws.randint(1, 3)
+    duration_ms = draws.choice((1_500, 2_500, 4_000))
+    return Options(
+        brokers=brokers,
+        partitions=draws.choice((1, 1, 2, 2, 3, 4)),
+        replication_factor=factor,
+        min_isr=draws.choice((1, 2, 2, 2)),
+        writers=writers,
+        readers=readers,
+        duration_ms=duration_ms,
+        fault_gap_ms=draws.choice((60, 150, 300, 600)),
+        fault_kinds=kinds if len(kinds) > 2 else FAULT_KINDS,
+        down_ms_max=draws.choice((50, 500, 1_500)),
+        session_timeout_ms=draws.choice((200, 500, 1_000, 3_000)),
+        lag_ms_max=draws.choice((200, 500, 500, 1_000, 4_000)),
+        delay_ms_max=draws.choice((2, 5, 20)),
+        fetch_records_max=draws.choice((1, 3, 1_000)),
+        fetch_wait_ms=min(timeout_ms // 3, draws.choice((50, 200, 500))),
+        request_timeout_ms=timeout_ms,
+        think_ms_max=2 * duration_ms * (writers + readers) // OPERATIONS_MIN,
+        sync_gap_ms=draws.choice((20, 200, 2_000)),
+        late_requests=draws.choice((0.0, 0.5, 0.9)),
+        guarded=draws.random() < 0.5,
+    )

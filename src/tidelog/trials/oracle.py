@@ -1,0 +1,239 @@
+"""What must hold of one partition in every state: checked after each step, for what it touched.
+
+`committed` is what any leader ever held below its high watermark, in order: once there, a record
+stays what it is, at every replica that says so too (V1, V8), at every candidate for leadership
+(V3, V5) and at every leader (V2). Records are shared objects, so comparing whole logs is cheap.
+"""
+
+from typing import Final, Protocol
+
+from tidelog.cluster.image import NO_LEADER
+from tidelog.cluster.znodes import State
+from tidelog.replication.isr import PendingExpand
+from tidelog.replication.replica import Replica, Role
+from tidelog.trials.exchange import Copy
+from tidelog.trials.model_log import ModelLog, Record
+from tidelog.trials.violation import Violation
+
+NO_VERSION: Final = -1
+
+
+class Standings(Protocol):
+    """Which brokers are registered, under which epoch, and run."""
+
+    def live_epoch(self, broker_id: int) -> int | None:
+        """None unless its process runs and is registered."""
+
+
+class Seen:
+    """What was last seen of a replica, to see what changed."""
+
+    __slots__ = ("checked", "epoch", "high_watermark", "is_leading")
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.high_watermark = 0
+        self.epoch = -1
+        self.is_leading = False
+
+
+class Oracle:
+    def __init__(self, index: int, min_isr: int, standings: Standings) -> None:
+        self.index = index
+        self.min_isr = min_isr
+        self.committed: list[Record] = []
+        self.acknowledged: dict[int, int] = {}
+        """Values by offset."""
+        self.acknowledged_end = 0
+        self.known_end = 0
+        """Beyond the largest offset that any client was told of."""
+        self.logs: dict[int, ModelLog] = {}
+        """What is on each broker's disk, whether it runs or not."""
+        self.copies: dict[int, Copy] = {}
+        """What runs."""
+        self.state: State | None = None
+        self.version = NO_VERSION
+        self.power_losses = 0
+        self._standings = standings
+        self._leaders: dict[int, object] = {}
+        self._seen: dict[int, Seen] = {}
+
+    # -- what happens
+
+    def started(self, broker_id: int, copy: Copy) -> None:
+        self.copies[broker_id] = copy
+        self.logs[broker_id] = copy.log
+        seen = self._seen[broker_id] = Seen()
+        seen.high_watermark = copy.replica.high_watermark
+
+    def stopped(self, broker_id: int) -> None:
+        self.copies.pop(broker_id, None)
+
+    def leads(self, broker_id: int) -> None:
+        """A broker was told to lead, in a new epoch or again."""
+        replica = self.copies[broker_id].replica
+        epoch = replica.leader_epoch
+        incarnation = self._leaders.setdefault(epoch, replica)
+        if incarnation is not replica:
+            raise Violation("V9", f"{self} two replicas lead in epoch {epoch}")
+        if self.state is not None and self.state.leader_epoch == epoch:
+            self._require(self.logs[broker_id], broker_id, "V2")
+        self.touched(broker_id)
+
+    def touched(self, broker_id: int) -> None:
+        """Something happened to a replica that runs."""
+        copy = self.copies[broker_id]
+        replica, log, seen = copy.replica, copy.log, self._seen[broker_id]
+        high_watermark = replica.high_watermark
+        if high_watermark > log.log_end_offset:
+            raise Violation("V7", f"{self} HW {high_watermark} of {broker_id} is beyond its log")
+        if log.records and log.records[-1][0] != log.epochs.latest:
+            raise Violation("V6", f"{self} {broker_id} ends with {log.records[-1]}: {log.epochs}")
+        if replica.role is Role.leader:
+            self._look_at_leader(broker_id, replica, seen)
+        if high_watermark > seen.checked:
+            self._compare(broker_id, log, seen.checked, high_watermark)
+            seen.checked = high_watermark
+        seen.high_watermark = high_watermark
+        seen.epoch = replica.leader_epoch
+        seen.is_leading = replica.role is Role.leader
+
+    def cut(self, broker_id: int, to: int) -> None:
+        """A replica's log was cut; its epochs must fit what is left."""
+        seen = self._seen[broker_id]
+        seen.checked = min(seen.checked, to)
+        seen.high_watermark = min(seen.high_watermark, to)
+        self.look_at_epochs(broker_id)
+        if self.state is not None and to < len(self.committed) and self._is_candidate(broker_id):
+            raise Violation(
+                "V3", f"{self} {broker_id} may lead and dropped what is committed, from {to} on"
+            )
+        self.touched(broker_id)
+
+    def look_at_epochs(self, broker_id: int) -> None:
+        log = self.logs[broker_id]
+        before = (-1, -1)
+        for entry in log.epochs.entries:
+            if entry[0] <= before[0] or entry[1] <= before[1]:
+                raise Violation("V6", f"{self} {broker_id} has epochs {log.epochs.entries}")
+            before = entry
+            if entry[1] >= log.log_end_offset or log.at(entry[1])[0] != entry[0]:
+                raise Violation("V6", f"{self} {broker_id}: no record of epoch {entry}")
+
+    def state_written(self, state: State, version: int) -> None:
+        """The state node has changed."""
+        before = self.state
+        if version <= self.version or (before and state.leader_epoch < before.leader_epoch):
+            raise Violation("V9", f"{self} {state} after {before}")
+        if not state.isr or (state.leader != NO_LEADER and state.leader not in state.isr):
+            raise Violation("V10", f"{self} leader {state.leader} in ISR {state.isr}")
+        self.state, self.version = state, version
+        if state.leader != NO_LEADER:
+            for member in state.isr:
+                if self._is_candidate(member):
+                    self._require(self.logs[member], member, "V3")
+        for broker_id in sorted(self.copies):
+            self.look_at_set(broker_id)
+
+    def look_at_set(self, broker_id: int) -> None:
+        """V4: a leader that is not deposed counts all who are in the set."""
+        replica = self.copies[broker_id].replica
+        state = self.state
+        if state is None or replica.role is not Role.leader:
+            return
+        if state.leader == broker_id and state.leader_epoch == replica.leader_epoch:
+            missing = [member for member in state.isr if member not in replica.isr.maximal]
+            if missing:
+                raise Violation("V4", f"{self} leader {broker_id} does not count {missing}")
+
+    def proposed(self, broker_id: int) -> None:
+        """V10: who is to be added has all that was committed, in this epoch."""
+        replica = self.copies[broker_id].replica
+        if isinstance(replica.isr, PendingExpand):
+            remote = replica.remotes[replica.isr.added]
+            enough = max(replica.high_watermark, replica.epoch_start)
+            if not remote.has_fetched or remote.log_end_offset < enough:
+                raise Violation("V10", f"{self} {replica.isr.added} is proposed too early")
+
+    def acked(self, offset: int, value: int, known_end: int) -> None:
+        """acks=all was answered; `known_end` is what was known when it was asked for."""
+        holders = sum(1 for log in self.logs.values() if log.offset_of.get(value) == offset)
+        if holders + self.power_losses < self.min_isr:
+            raise Violation("V11", f"{self} m{value} is acknowledged on {holders} replicas")
+        if offset >= len(self.committed) or self.committed[offset][1] != value:
+            raise Violation("V2", f"{self} m{value} is acknowledged at {offset}, uncommitted")
+        if self.acknowledged.get(offset, value) != value:
+            raise Violation("V12", f"{self} two values are acknowledged at {offset}")
+        self.ordered(offset, value, known_end)
+        self.acknowledged[offset] = value
+        self.acknowledged_end = max(self.acknowledged_end, offset + 1)
+
+    def ordered(self, offset: int, value: int, known_end: int) -> None:
+        """V12: what was sent after others were told of has a later offset."""
+        if offset < known_end:
+            raise Violation("V12", f"{self} m{value} is at {offset}, {known_end} was known before")
+        self.known_end = max(self.known_end, offset + 1)
+
+    def read(self, offset: int, records: list[Record]) -> None:
+        """A reader was served: it must never be otherwise (V8)."""
+        end = offset + len(records)
+        if self.committed[offset:end] != records:
+            raise Violation("V8", f"{self} a reader saw {records} at {offset}")
+        self.known_end = max(self.known_end, end)
+
+    # -- inside
+
+    def _look_at_leader(self, broker_id: int, replica: Replica, seen: Seen) -> None:
+        high_watermark = replica.high_watermark
+        goes_on = seen.is_leading and seen.epoch == replica.leader_epoch
+        if goes_on and high_watermark < seen.high_watermark:
+            raise Violation("V7", f"{self} HW of the leader {broker_id} fell to {high_watermark}")
+        if high_watermark > seen.high_watermark:
+            self._look_at_advance(broker_id, replica)
+        committed = self.committed
+        if high_watermark > len(committed):
+            start = len(committed)
+            committed += self.logs[broker_id].records[start:high_watermark]
+            if self.state is not None:
+                for member in self.state.isr:
+                    if self._is_candidate(member):
+                        self._require(self.logs[member], member, "V5")
+
+    def _look_at_advance(self, broker_id: int, replica: Replica) -> None:
+        high_watermark = replica.high_watermark
+        if len(replica.isr.isr) < replica.min_isr:
+            raise Violation("V7", f"{self} HW {high_watermark} moved below the min ISR")
+        for member in replica.isr.maximal:
+            if member != broker_id:
+                remote = replica.remotes[member]
+                if not remote.has_fetched or remote.log_end_offset < high_watermark:
+                    raise Violation("V7", f"{self} HW {high_watermark} is beyond {member}")
+
+    def _compare(self, broker_id: int, log: ModelLog, start: int, end: int) -> None:
+        if log.records[start:end] != self.committed[start:end]:
+            raise Violation(
+                "V1",
+                f"{self} {broker_id} has {log.records[start:end]} below its HW at {start}, "
+                f"others {self.committed[start:end]}",
+            )
+
+    def _is_candidate(self, broker_id: int) -> bool:
+        """Whether an ordinary election may take it."""
+        state = self.state
+        if state is None or broker_id not in state.isr or broker_id not in self.logs:
+            return False
+        epoch = self._standings.live_epoch(broker_id)
+        return epoch is not None and state.broker_epochs.get(broker_id) == epoch
+
+    def _require(self, log: ModelLog, broker_id: int, invariant: str) -> None:
+        """All that is committed must be in a log."""
+        count = len(self.committed)
+        if log.log_end_offset < count or log.records[:count] != self.committed:
+            raise Violation(
+                invariant,
+                f"{self} {broker_id} lacks committed records: it ends at {log.log_end_offset}, "
+                f"{count} are committed",
+            )
+
+    def __str__(self) -> str:
+        return f"partition {self.index}:"

@@ -1,0 +1,280 @@
+"""A broker of the explorer: production machines and membership, without sockets or files.
+
+It implements the `Host` that the controller's requests act on, and the `Peers` that they travel
+by. What survives its death is on its `Disk`: model logs, and the high watermarks it had saved.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.control import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionState,
+    ReplicaStatePartition,
+    ReplicaStatesRequest,
+    ReplicaStatesResponse,
+    ReplicaStateTopic,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.image import BrokerInfo
+from tidelog.cluster.isr_writes import IsrWriter
+from tidelog.cluster.messages import partition_info
+from tidelog.cluster.metadata import Metadata
+from tidelog.cluster.surroundings import Surroundings
+from tidelog.replication.replica import Replica, Role
+from tidelog.trials.exchange import Ask, Copy
+from tidelog.trials.following import Fetcher
+from tidelog.trials.hosts import HostLoop
+from tidelog.trials.leading import Leading, Produce
+from tidelog.trials.model_log import ModelLog
+from tidelog.trials.network import Channel, Reply
+from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
+from tidelog.world.sim.entropy import SimEntropy
+
+if TYPE_CHECKING:
+    from tidelog.trials.world import World
+
+
+class Disk:
+    """What a machine keeps."""
+
+    def __init__(self) -> None:
+        self.logs: dict[int, ModelLog] = {}
+        self.high_watermarks: dict[int, int] = {}
+
+
+class Read:
+    __slots__ = ("index", "offset")
+
+    def __init__(self, index: int, offset: int) -> None:
+        self.index = index
+        self.offset = offset
+
+
+class Process:
+    def __init__(self, world: "World", number: int, disk: Disk) -> None:
+        self.world = world
+        self.number = number
+        self.disk = disk
+        self.loop = HostLoop(world.loop)
+        self.copies: dict[int, Copy] = {}
+        self.is_ready = False
+        self._fetchers: dict[int, Fetcher] = {}
+        self._channels: dict[int, Channel] = {}
+        faults = CoordinationFaults(
+            session_timeout_ms=world.options.session_timeout_ms, away_ms_max=200
+        )
+        self.coordination = SimCoordination(self.loop, world.ensemble, faults)
+        around = Surroundings(
+            coordination=self.coordination,
+            clock=world.loop.clock,
+            entropy=SimEntropy(world.next_number()),
+            loop=self.loop,
+            peers=self,
+            host=self,
+        )
+        broker = BrokerInfo(
+            broker_id=number, endpoints={"PLAINTEXT": ("localhost", 9_000 + number)}
+        )
+        self.metadata = Metadata(around, world.settings, broker)
+        self.leading = Leading(self, IsrWriter(self.coordination))
+
+    # -- life
+
+    def start(self) -> None:
+        self.metadata.prepare(self._prepared)
+        self.loop.call_at(self._soon(self.world.options.lag_ms_max // 2), self._look_at_sets)
+        self.after(self._sync_gap_ms(), self._sync)
+
+    def _prepared(self, error: Exception | None) -> None:
+        if error is None:
+            self.metadata.join(self._joined)
+        else:
+            self.trace_text(f"cannot be prepared: {error}")
+            self.world.restart_later(self)
+
+    def _joined(self, error: Exception | None) -> None:
+        if error is None:
+            self.is_ready = True
+            self.trace_text("is in the cluster")
+        else:
+            self.trace_text(f"cannot join: {error}")
+            self.world.restart_later(self)
+
+    def _look_at_sets(self) -> None:
+        self.leading.expire()
+        self.loop.call_at(self._soon(self.world.options.lag_ms_max // 2), self._look_at_sets)
+
+    def _sync(self) -> None:
+        """What is durable, and which high watermark is saved, differs by partition."""
+        draws = self.world.disk_draws
+        for index, copy in self.copies.items():
+            if draws.random() < 0.7:
+                copy.log.sync()
+            if draws.random() < 0.7:
+                self.disk.high_watermarks[index] = copy.replica.high_watermark
+        self.after(self._sync_gap_ms(), self._sync)
+
+    def _sync_gap_ms(self) -> int:
+        return 1 + int(self.world.disk_draws.random() * 2 * self.world.options.sync_gap_ms)
+
+    def _soon(self, delay_ms: int) -> int:
+        return self.loop.clock.monotonic_ms() + delay_ms
+
+    def after(self, delay_ms: int, event: Callable[[], None]) -> None:
+        self.world.loop.after(delay_ms, partial(self.loop.run_event, event))
+
+    # -- what others send
+
+    def receive(self, sender: int, request: Any, reply: Reply) -> bool:
+        if self.loop.is_dead:
+            return False
+        if isinstance(request, list):
+            self.leading.fetch(request, reply)
+        elif isinstance(request, Produce):
+            self.leading.produce(request, reply)
+        elif isinstance(request, Read):
+            reply(self.leading.read(request.index, request.offset))
+        else:
+            self.metadata.handle(request, reply)
+        return True
+
+    def send(
+        self, broker_id: int, request: ControlRequest, done: Callable[[Any | KafkaError], None]
+    ) -> None:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            channel = self._channels[broker_id] = Channel(self.world.network, self, broker_id)
+        channel.call(request, partial(_answered, done))
+
+    # -- what the controller says
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        for topic in request.topics:
+            for state in topic.partitions:
+                self._obey(state)
+        for fetcher in self._fetchers.values():
+            fetcher.go_on()
+        return LeaderAndIsrResponse(error_code=0, topics=())
+
+    def _obey(self, state: PartitionState) -> None:
+        index, epochs = state.index, (state.leader_epoch, state.partition_epoch)
+        copy = self._copy(index)
+        replica = copy.replica
+        if epochs < (replica.leader_epoch, replica.partition_epoch):
+            return
+        replica.min_isr = min(self.world.options.min_isr, len(state.replicas))
+        replica.lag_ms_max = self.world.options.lag_ms_max
+        if state.leader == self.number:
+            self._lead(state)
+        else:
+            replica.become_follower(state.leader, epochs)
+            self.trace("follows", index, f"{state.leader} in epoch {state.leader_epoch}")
+            if state.leader >= 0 and state.leader not in self._fetchers:
+                self._fetchers[state.leader] = Fetcher(self, state.leader)
+        self.touched(index)
+        self.leading.changed(index)
+
+    def _lead(self, state: PartitionState) -> None:
+        index, replica = state.index, self.copies[state.index].replica
+        if replica.role is Role.leader and replica.leader_epoch == state.leader_epoch:
+            if replica.partition_epoch >= state.partition_epoch:
+                return
+        self.trace("leads", index, f"in epoch {state.leader_epoch}, ISR {state.isr}")
+        replica.has_elr = bool(state.elr)
+        epochs = (state.leader_epoch, state.partition_epoch)
+        self.leading.infos[index] = partition_info(state)
+        replica.become_leader(epochs, state.replicas, state.isr, self.loop.clock.monotonic_ms())
+        self.world.oracles[index].leads(self.number)
+
+    def _copy(self, index: int) -> Copy:
+        copy = self.copies.get(index)
+        if copy is None:
+            log = self.disk.logs.setdefault(index, ModelLog())
+            saved = self.disk.high_watermarks.get(index, 0)
+            copy = Copy(log, Replica(self.number, log, saved, self._live_epoch))
+            self.copies[index] = copy
+            self.world.oracles[index].started(self.number, copy)
+        return copy
+
+    def _live_epoch(self, broker_id: int) -> int | None:
+        broker = self.metadata.image.brokers.get(broker_id)
+        return None if broker is None else broker.epoch
+
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        for topic in request.topics:
+            for stop in topic.partitions:
+                copy = self.copies.get(stop.index)
+                if copy is not None and stop.leader_epoch >= copy.replica.leader_epoch:
+                    copy.replica.resign()
+                    self.leading.changed(stop.index)
+        return StopReplicaResponse(error_code=0, topics=())
+
+    def replica_states(self, request: ReplicaStatesRequest) -> ReplicaStatesResponse:
+        return ReplicaStatesResponse(
+            error_code=0,
+            topics=tuple(
+                ReplicaStateTopic(
+                    topic_id=topic.topic_id,
+                    partitions=tuple(
+                        self._report(asked.index, asked.leader_epoch) for asked in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            ),
+        )
+
+    def _report(self, index: int, leader_epoch: int) -> ReplicaStatePartition:
+        copy = self._copy(index)
+        epoch = copy.replica.leader_epoch
+        knows = epoch == leader_epoch and copy.replica.role is Role.nobody
+        return ReplicaStatePartition(
+            index=index,
+            error_code=0 if knows else ErrorCode.unknown_leader_epoch,
+            leader_epoch=epoch,
+            last_epoch=copy.log.epochs.latest,
+            log_end_offset=copy.log.log_end_offset,
+        )
+
+    def resign(self) -> None:
+        self.trace_text("leads and follows nothing any more")
+        for index, copy in self.copies.items():
+            copy.replica.resign()
+            self.leading.changed(index)
+
+    # -- what is watched
+
+    def touched(self, index: int) -> None:
+        self.world.oracles[index].touched(self.number)
+
+    def proposed(self, index: int) -> None:
+        self.world.oracles[index].proposed(self.number)
+
+    def was_cut(self, index: int, before: int) -> None:
+        log = self.copies[index].log
+        if log.log_end_offset < before:
+            self.world.counts.truncations += 1
+        self.world.oracles[index].cut(self.number, log.log_end_offset)
+
+    def trace(self, verb: str, index: int, what: str) -> None:
+        if self.world.tracing is not None:
+            self.world.tracing(f"broker {self.number} {verb} partition {index}: {what}")
+
+    def trace_text(self, what: str) -> None:
+        if self.world.tracing is not None:
+            self.world.tracing(f"broker {self.number} {what}")
+
+
+def _answered(done: Callable[[Any | KafkaError], None], answer: Any | None) -> None:
+    if answer is None:
+        done(KafkaError(ErrorCode.network_exception, "the connection was lost"))
+    else:
+        done(answer)
+
+
+__all__ = ["Ask", "Disk", "Process", "Read"]

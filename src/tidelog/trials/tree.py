@@ -1,0 +1,77 @@
+"""The ensemble of the explorer: what is written in it is looked at, before anybody is told.
+
+It keeps who is registered under which broker epoch, tells the oracles of every change of a
+partition's state, and counts elections, changes of ISRs and recoveries.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tidelog.base.coordination import Create, Delete, Operation, SetData, Stat, Written
+from tidelog.base.ports import Clock
+from tidelog.cluster import paths
+from tidelog.cluster.image import NO_LEADER
+from tidelog.cluster.znodes import State, decode_controller_epoch, decode_state
+from tidelog.trials.counts import Counts
+from tidelog.trials.leading import TOPIC
+from tidelog.trials.oracle import Oracle
+from tidelog.trials.violation import Violation
+from tidelog.world.sim.ensemble import SimEnsemble
+
+
+class WatchedEnsemble(SimEnsemble):
+    def __init__(self, clock: Clock, oracles: list[Oracle], counts: Counts) -> None:
+        super().__init__(clock)
+        self.registered: dict[int, int] = {}
+        self.tracing: Callable[[str], None] | None = None
+        self._oracles = oracles
+        self._counts = counts
+        self._states = {paths.state(TOPIC, oracle.index): oracle for oracle in oracles}
+        self._ids = {paths.broker(number): number for number in range(20)}
+
+    def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
+        answers = super().write(session_id, operations)
+        for operation, answer in zip(operations, answers, strict=True):
+            path = operation.path
+            if path in self._states and isinstance(operation, SetData | Create):
+                version = answer.version if isinstance(answer, Stat) else 0
+                self._state_written(self._states[path], decode_state(operation.data), version)
+            elif path in self._ids:
+                self._registration(self._ids[path], operation)
+        return answers
+
+    def _registration(self, number: int, operation: Operation) -> None:
+        if isinstance(operation, Create):
+            self.registered[number] = self.tree.get(operation.path).stat.created_zxid
+            self._trace(f"broker {number} is registered as {self.registered[number]}")
+        elif isinstance(operation, Delete):
+            self.registered.pop(number, None)
+            self._trace(f"the registration of broker {number} is gone")
+
+    def _state_written(self, oracle: Oracle, state: State, version: int) -> None:
+        before = oracle.state
+        self._trace(
+            f"the state of partition {oracle.index} is: leader {state.leader}, epoch "
+            f"{state.leader_epoch}, ISR {state.isr}, ELR {state.elr}, version {version}"
+        )
+        self._count(before, state)
+        if before is None or before.leader_epoch != state.leader_epoch:
+            epoch = decode_controller_epoch(self.tree.get(paths.CONTROLLER_EPOCH).data)
+            if state.controller_epoch != epoch:
+                raise Violation("V20", f"a controller of epoch {state.controller_epoch} wrote")
+        oracle.state_written(state, version)
+
+    def _count(self, before: State | None, state: State) -> None:
+        counts = self._counts
+        if before is None:
+            return
+        if before.leader_epoch != state.leader_epoch:
+            if state.leader != NO_LEADER:
+                counts.elections += 1
+                counts.recoveries += before.leader == NO_LEADER
+        else:
+            counts.shrinks += len(state.isr) < len(before.isr)
+            counts.expands += len(state.isr) > len(before.isr)
+
+    def _trace(self, text: str) -> None:
+        if self.tracing is not None:
+            self.tracing(text)

@@ -1,0 +1,179 @@
+"""All of a simulated cluster: its machines, its ensemble, its network, its clients.
+
+It starts, kills, pauses and restarts brokers; when and why is the part of `faults` and
+`history`. Everything that is drawn comes from the seed, each purpose from a stream of its own.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+
+from tidelog.base.settings import Settings
+from tidelog.trials.clients import CLIENTS, Client, ClientHost
+from tidelog.trials.counts import Counts
+from tidelog.trials.leading import TOPIC
+from tidelog.trials.network import Network
+from tidelog.trials.options import Options, draw_options
+from tidelog.trials.oracle import Oracle
+from tidelog.trials.process import Disk, Process
+from tidelog.trials.tree import WatchedEnsemble
+from tidelog.trials.turning import TrialLoop
+from tidelog.trials.violation import Violation
+
+
+Tracing = Callable[[str], None]
+
+GUARD_MS = 20
+
+
+class World:
+    def __init__(self, seed: int, tracing: Tracing | None = None) -> None:
+        self.loop = TrialLoop(seed=seed)
+        choices = self.loop.choices
+        self.options: Options = draw_options(choices.stream("options"))
+        self.counts = Counts(histories=1)
+        self.disk_draws = choices.stream("disk")
+        self.client_draws = choices.stream("clients")
+        self.settings = _settings(self.options)
+        min_isr = min(self.options.min_isr, self.options.replication_factor)
+        self.oracles = [Oracle(i, min_isr, self) for i in range(self.options.partitions)]
+        self.ensemble = WatchedEnsemble(self.loop.clock, self.oracles, self.counts)
+        self.network = Network(self.loop, self.options)
+        self.client_host = ClientHost(self)
+        self.network.peers[CLIENTS] = self.client_host
+        self.numbers = tuple(range(1, self.options.brokers + 1))
+        self.disks = {number: Disk() for number in self.numbers}
+        self.processes: dict[int, Process] = {}
+        self.clients: list[Client] = []
+        self.refused: set[int] = set()
+        """Values that were refused for good."""
+        self.tracing: Tracing | None = None
+        if tracing is not None:
+            self.tracing = self.ensemble.tracing = partial(self._trace, tracing)
+        self._numbers_given = 0
+
+    def _trace(self, tracing: Tracing, text: str) -> None:
+        tracing(f"{self.loop.clock.monotonic_ms():6d} {text}")
+
+    def next_number(self) -> int:
+        self._numbers_given += 1
+        return self._numbers_given
+
+    # -- machines
+
+    def start(self, number: int) -> None:
+        if number in self.processes:
+            return
+        process = Process(self, number, self.disks[number])
+        self.processes[number] = process
+        self.network.peers[number] = process
+        if self.tracing is not None:
+            self.tracing(f"broker {number} starts")
+        process.start()
+
+    def kill(self, number: int, *, machine: bool) -> bool:
+        """The process dies, or the machine with what its disk had not made durable."""
+        process = self.processes.pop(number, None)
+        if process is None:
+            return False
+        process.loop.die()
+        session_id = process.coordination.session_id
+        process.coordination.die()
+        for index in process.copies:
+            self.oracles[index].stopped(number)
+        if self.tracing is not None:
+            self.tracing(f"broker {number} is killed{', its machine too' if machine else ''}")
+        if machine:
+            self._lose_power(number)
+        else:
+            self.network.drop(number)
+            if self.options.guarded:
+                self.loop.after(GUARD_MS, partial(self.ensemble.end_session, session_id))
+        self.network.forget(process)
+        return True
+
+    def _lose_power(self, number: int) -> None:
+        """Logs lose a part of what was not durable, as often as the min ISR lets them."""
+        for index, log in self.disks[number].logs.items():
+            oracle = self.oracles[index]
+            at_risk = log.log_end_offset - log.durable_end
+            if at_risk and oracle.power_losses < oracle.min_isr - 1:
+                lost = 1 + int(self.disk_draws.random() * at_risk)
+                log.truncate_suffix(log.log_end_offset - lost)
+                oracle.power_losses += 1
+                self.counts.power_losses += 1
+                if self.tracing is not None:
+                    self.tracing(
+                        f"broker {number} has lost {lost} records of partition {index}, "
+                        f"which ends at {log.log_end_offset}"
+                    )
+
+    def stop(self, number: int) -> None:
+        """A clean end: everything is durable, the session is closed."""
+        process = self.processes.pop(number, None)
+        if process is None:
+            return
+        if self.tracing is not None:
+            self.tracing(f"broker {number} stops")
+        for index, copy in process.copies.items():
+            copy.log.sync()
+            process.disk.high_watermarks[index] = copy.replica.high_watermark
+            self.oracles[index].stopped(number)
+        process.metadata.close()
+        process.coordination.close()
+        process.loop.die()
+        self.network.drop(number)
+        self.network.forget(process)
+
+    def restart_later(self, process: Process) -> None:
+        """A broker that could not come in is started again."""
+        if self.processes.get(process.number) is process:
+            self.kill(process.number, machine=False)
+            self.loop.after(100, partial(self.start, process.number))
+
+    def controller(self) -> Process | None:
+        for process in self.processes.values():
+            if process.metadata.controller_epoch is not None and not process.loop.is_paused:
+                return process
+        return None
+
+    # -- what clients and oracles ask
+
+    def live_epoch(self, broker_id: int) -> int | None:
+        process = self.processes.get(broker_id)
+        if process is None:
+            return None
+        epoch = self.ensemble.registered.get(broker_id)
+        return epoch if epoch == process.metadata.broker_epoch else None
+
+    def guess_leader(self, index: int) -> int:
+        """Whom some broker takes for the leader."""
+        number = self.numbers[int(self.client_draws.random() * len(self.numbers))]
+        process = self.processes.get(number)
+        if process is None or process.loop.is_paused:
+            return -1
+        topic = process.metadata.image.topics.get(TOPIC)
+        if topic is None or index >= len(topic.partitions):
+            return -1
+        return topic.partitions[index].leader
+
+    def guess_replica(self, index: int) -> int:
+        leader = self.guess_leader(index)
+        if leader < 0 or self.client_draws.random() < 0.4:
+            return self.numbers[int(self.client_draws.random() * len(self.numbers))]
+        return leader
+
+    def read_refused(self, index: int, value: int) -> None:
+        raise Violation("G1a", f"partition {index}: m{value} was refused, and read")
+
+
+def _settings(options: Options) -> Settings:
+    return _read_settings(options.min_isr, options.lag_ms_max, options.session_timeout_ms)
+
+
+@cache
+def _read_settings(min_isr: int, lag_ms_max: int, session_timeout_ms: int) -> Settings:
+    return Settings.from_properties(
+        f"min.insync.replicas={min_isr}\nreplica.lag.time.max.ms={lag_ms_max}\n"
+        f"zookeeper.session.timeout.ms={session_timeout_ms}\n"
+        "auto.leader.rebalance.enable=false\n"
+    )

@@ -1,0 +1,130 @@
+"""`tidelog zookeeper` as people use it: a process with output, data that stays, and signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.coordinated import RealZooKeeper
+from support.zookeepers import free_ports, new_connect, require_zookeeper
+from tidelog.base.coordination import Create
+from tidelog.world.real.zookeeper_server import is_serving, split_address
+
+TIDELOG = str(Path(sys.executable).with_name("tidelog"))
+
+
+@contextmanager
+def running(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and where it says that it serves."""
+    require_zookeeper()
+    with subprocess.Popen(
+        [TIDELOG, "zookeeper", *arguments], cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            words = process.stdout.readline().split()
+            assert words[:3] == ["ZooKeeper", "serves", "on"]
+            yield process, words[3].rstrip(",")
+        finally:
+            process.kill()
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [TIDELOG, "zookeeper", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_serves_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    port = str(free_ports(1)[0])
+    with running("--port", port, "--data", "kept", folder=tmp_path) as (process, address):
+        assert address == f"127.0.0.1:{port}"
+        place = RealZooKeeper(address)
+        place.write(Create(path="/kept"))
+        place.release()
+        process.send_signal(number)
+        assert process.wait(20) == 0
+    assert not is_serving(address)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    with running("--port", port, "--data", "kept", folder=tmp_path) as (_, address):
+        place = RealZooKeeper(address)
+        assert "kept" in place.children("/")
+        place.release()
+
+
+def test_its_server_dies_with_it(tmp_path: Path) -> None:
+    """`kill -9` leaves no Java behind."""
+    with running("--port", str(free_ports(1)[0]), folder=tmp_path) as (process, address):
+        process.kill()
+        deadline = time.monotonic() + 20
+        while is_serving(address):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert [path.name for path in tmp_path.iterdir()] == ["tidelog-zookeeper"]
+
+
+def test_a_configuration_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = tmp_path / "zoo.cfg"
+    config.write_text(
+        f"# a comment\ntickTime=2000\ndataDir={tmp_path}/own\nclientPort = {port}\n"
+        "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
+    )
+    with running("--config", str(config), folder=tmp_path) as (_, address):
+        assert split_address(address) == ("127.0.0.1", port)
+    assert (tmp_path / "own").is_dir()
+
+
+def test_a_configuration_without_a_port_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "zoo.cfg"
+    config.write_text("tickTime=2000\n")
+    ended = run("--config", str(config), folder=tmp_path)
+    assert ended.returncode == 1
+    assert "clientPort" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_that_is_taken_is_refused_by_its_number(tmp_path: Path) -> None:
+    port = new_connect().partition("/")[0].rpartition(":")[2]
+    ended = run("--port", port, folder=tmp_path)
+    assert ended.returncode == 1
+    assert f"port {port} cannot be used" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_java_it_says_what_to_do(tmp_path: Path) -> None:
+    ended = run("--port", "1", folder=tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert ended.returncode == 1
+    for advice in ("Java 17", "tidelog server"):
+        assert advice in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pyspark_it_says_what_to_do(tmp_path: Path) -> None:
+    """A package of that name without jars is as good as none."""
+    (tmp_path / "path" / "pyspark").mkdir(parents=True)
+    (tmp_path / "path" / "pyspark" / "__init__.py").write_text("raise AssertionError('imported')")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to("/bin/true")
+    ended = run(
+        folder=tmp_path,
+        PYTHONPATH=str(tmp_path / "path"),
+        JAVA_HOME=str(tmp_path),
+    )
+    assert ended.returncode == 1
+    for advice in ("pip install 'tidelog[spark]'", "tidelog server"):
+        assert advice in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,110 @@
+"""One cluster of real processes for all tests of this folder, and a stage for each fault.
+
+Each line that `tell` is given is shown at once, also by a test that passes. The long form is
+
+    pytest tests/cluster/test_random_faults.py --rounds 50 --seed 7 --timeout 0
+
+which draws faults from the seed, two at a time, over and over.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
+from support.cluster_stage import Stage
+from support.disk_faults import FailingDisk, SmallDisk
+from support.zookeepers import require_zookeeper
+
+SMALL_DISK_MEGABYTES = 256
+FAILING_BROKER = 3
+
+Tell = Callable[[str], None]
+MakeStage = Callable[..., Stage]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, default=1, help="rounds of random faults")
+    parser.addoption("--seed", type=int, default=1, help="what random faults are drawn from")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one worker, so that one cluster is started, and faults do not meet by chance."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+@pytest.fixture
+def tell(capfd: pytest.CaptureFixture[str]) -> Tell:
+    def show(line: str) -> None:
+        with capfd.disabled():
+            print(f"\n  {line}", file=sys.stderr, end="", flush=True)
+
+    return show
+
+
+@pytest.fixture(scope="session")
+def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> FailingDisk | None:
+    """Under broker 3, if it can be made here."""
+    if not FailingDisk.is_possible():
+        return None
+    folder = tmp_path_factory.getbasetemp()
+    return FailingDisk(folder / "shim", folder / "cluster" / f"broker-{FAILING_BROKER}" / "logs")
+
+
+@pytest.fixture(scope="session")
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk | None]:
+    """What broker 3 has its data on, if it can be made here; mounted before it is started."""
+    folder = tmp_path_factory.getbasetemp()
+    if not SmallDisk.is_possible(folder / "probe"):
+        yield None
+        return
+    place = folder / "cluster" / f"broker-{FAILING_BROKER}"
+    disk = SmallDisk(place, SMALL_DISK_MEGABYTES)
+    yield disk
+    disk.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+    failing_disk: FailingDisk | None,
+) -> Iterator[Cluster]:
+    require_zookeeper()
+    request.getfixturevalue("small_disk")
+    folder = tmp_path_factory.getbasetemp()
+    zookeeper = new_zookeeper(folder / "zookeeper")
+    made = Cluster(folder / "cluster", zookeeper, QUICK | SAFE)
+    if failing_disk is not None:
+        made.brokers[FAILING_BROKER].environment = failing_disk.environment
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+        zookeeper.kill()
+
+
+@pytest.fixture(scope="session")
+def topic_names() -> Iterator[str]:
+    return (f"topic-{number}" for number in count(1))
+
+
+@pytest.fixture
+def healed(cluster: Cluster) -> Iterator[Cluster]:
+    """Whatever a test has left behind is over when the next begins."""
+    cluster.heal()
+    yield cluster
+    cluster.heal()
+
+
+@pytest.fixture
+def stage(healed: Cluster, topic_names: Iterator[str], tell: Tell) -> Stage:
+    made = Stage(healed, next(topic_names), 3, tell)
+    made.begin()
+    return made

@@ -1,0 +1,93 @@
+"""A topic of its own with clients at work on it, for one fault: what a test of the cluster does.
+
+    stage.begin()                          the clients write and read
+    at = now()
+    ...                                    the fault itself
+    stage.back("F1 kill -9 leader", at, seconds_max=1.0)
+    stage.check()
+
+`back` prints how long it took until every partition took records again, and `check` heals the
+cluster and looks at everything that must hold afterwards, whatever the fault was.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from support.cluster_processes import BrokerProcess, Cluster, wait_until
+from support.replica_files import check_replicas, end_offset
+from support.workload import Workload, now
+
+WARM_SECONDS: Final = 0.3
+IN_SYNC_SECONDS_MAX: Final = 20.0
+
+
+class Stage:
+    def __init__(
+        self, cluster: Cluster, topic: str, partitions: int, tell: Callable[[str], None]
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.partitions = partitions
+        self.tell = tell
+        cluster.create(topic, partitions)
+        self.workload = Workload(cluster.bootstrap, topic, partitions)
+        self.leader_known_before = self.leader
+        """As it was when the clients began, for when nobody can be asked."""
+
+    def begin(self) -> None:
+        began = now()
+        self.workload.start()
+        self.workload.back_after(began)
+        time.sleep(WARM_SECONDS)
+        self.leader_known_before = self.leader
+
+    def back(self, what: str, since: int, seconds_max: float) -> float:
+        """Waits until there is service again."""
+        seconds = self.workload.back_after(since)
+        self.tell(f"{what}: back after {seconds:.2f} s (at most {seconds_max:.1f} s)")
+        assert seconds <= seconds_max, f"{what}: back after {seconds:.2f} s"
+        return seconds
+
+    @property
+    def leader(self) -> BrokerProcess:
+        """Of the first partition."""
+        return self.cluster.leader(self.topic)
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the first partition."""
+        return int(self.cluster.tree.state(self.topic)["leader_epoch"])
+
+    @property
+    def follower(self) -> BrokerProcess:
+        return self.cluster.follower(self.topic)
+
+    def check(self) -> None:
+        """All that was promised, and all replicas."""
+        self.cluster.heal()
+        self.cluster.wait_in_sync(self.topic, IN_SYNC_SECONDS_MAX)
+        self.workload.settle()
+        assert self.workload.errors == []
+        anomalies = self.workload.anomalies()
+        shown = "\n".join(str(anomaly) for anomaly in anomalies[:10])
+        assert not anomalies, f"{len(anomalies)} anomalies:\n{shown}"
+        self.check_replicas()
+        assert self.workload.acknowledged_count > 0
+
+    def check_replicas(self) -> None:
+        """Byte by byte, once all have caught up."""
+        for (topic, partition), end in self.workload.ends().items():
+            replicas = self.cluster.tree.replicas(topic)[partition]
+            dirs = {broker_id: self.cluster.brokers[broker_id].log_dir for broker_id in replicas}
+            wait_until(
+                partial(_all_reach, list(dirs.values()), topic, partition, end),
+                f"all replicas of {topic}-{partition} reach {end}",
+            )
+            assert check_replicas(dirs, topic, partition, end) == []
+
+
+def _all_reach(log_dirs: list[Path], topic: str, partition: int, end: int) -> bool:
+    return all(end_offset(log_dir, topic, partition) >= end for log_dir in log_dirs)
