@@ -1,7 +1,8 @@
 """`python -m bench [name ...]`: the table of what things cost, with what they were meant to cost.
 
-Each `*_bench.py` beside this file has a `run` that gives rows of name, value, unit and target. A
-benchmark is not a test: it exits with 0 whatever it finds.
+Each `*_bench.py` beside this file has a `run` that gives rows of name, value, unit and target; what
+follows the names from the first option on is for it (`python -m bench cluster --help`). A benchmark
+is not a test: it exits with 0 whatever it finds.
 """
 
 import sys
@@ -23,16 +24,27 @@ def shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def main(wanted: list[str]) -> int:
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Names of benchmarks, and options for them."""
+    first = next((n for n, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    return arguments[:first], arguments[first:]
+
+
+def main(arguments: list[str]) -> int:
+    wanted, options = split(arguments)
     console = Console(width=None if sys.stdout.isatty() else 130)
     unknown = sorted(set(wanted) - set(names()))
     if unknown:
         console.print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names())}")
         return 1
+    if options and wanted != ["cluster"]:
+        console.print(f"only `cluster` takes options, and alone: {' '.join(options)}")
+        return 1
     table = Table("what", "measured", "", "wanted")
     for name in wanted or names():
         console.print(f"measuring {name} ...", style="dim")
-        for row in import_module(f"bench.{name}_bench").run():
+        measure = import_module(f"bench.{name}_bench").run
+        for row in measure(options) if options else measure():
             table.add_row(row["name"], shown(row["value"]), row["unit"], str(row["target"] or ""))
         table.add_section()
     console.print(table)

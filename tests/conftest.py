@@ -1,10 +1,16 @@
-"""What tests of several folders share: one server process for those that leave it as it is."""
+"""What tests of several folders share: one server process for those that leave it as it is, and
+examples that may take their time: two cores run more than one test at once.
+"""
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from support.servers import Server, new_server
+
+settings.register_profile("tidelog", deadline=None)
+settings.load_profile("tidelog")
 
 
 @pytest.fixture(scope="session")

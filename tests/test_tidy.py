@@ -24,7 +24,15 @@ PARAMETERS_MAX: Final = 6
 KERNEL_PARAMETERS_MAX: Final = 7
 """Compiled loops are handed arrays, which numba cannot take bundled."""
 COMMANDS: Final = frozenset(
-    ("dump_log", "create_command", "describe_command", "alter_command", "produce", "consume")
+    (
+        "dump_log",
+        "create_command",
+        "describe_command",
+        "alter_command",
+        "produce",
+        "consume",
+        "elect_leaders",
+    )
 )
 """A command has a parameter for each of its options."""
 WORDS_IN_A_BEHAVIOUR: Final = 3

@@ -26,8 +26,8 @@ class Session:
     def run(self, stream: Stream, seconds: float | None = None, warm_up: float = 0.5) -> Load:
         address = (self.target.host, self.target.port)
         span = seconds or self.options.seconds
-        pid = self.options.pid
-        return self._generator.run(address, [stream], pid=pid, seconds=span, warm_up=warm_up)[0]
+        pids = [self.options.pid] if self.options.pid else []
+        return self._generator.run(address, [stream], pids=pids, seconds=span, warm_up=warm_up)[0]
 
     @contextmanager
     def topic(self) -> Iterator[Topic]:

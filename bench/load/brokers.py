@@ -26,7 +26,7 @@ _STOP_SECONDS_MAX = 60
 _DELETE_SECONDS_MAX = 60
 _POLL_SECONDS = 0.002
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-_JVM = [
+JVM = [
     "-Xmx1G",
     "-Xms1G",
     "-server",
@@ -141,7 +141,7 @@ class Kafka(Broker):
         self._write_properties()
         logging = f"-Dlog4j2.configurationFile={self._home.folder / 'log4j2.yaml'}"
         jars = f"{self._home.folder / 'jars'}/*"
-        return ["java", *_JVM, logging, "-cp", jars, "kafka.Kafka", str(self._properties)]
+        return ["java", *JVM, logging, "-cp", jars, "kafka.Kafka", str(self._properties)]
 
 
 def free_port() -> int:

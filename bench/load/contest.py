@@ -6,12 +6,12 @@ the rounds' ratios. With one side only, a row is that side's figure and has no v
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from time import strftime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from bench.load.brokers import Broker
 from bench.load.frames import Topic
@@ -39,7 +39,9 @@ class Side:
 
     def run(self, *streams: Stream, seconds: float, warm_up: float = 0.3) -> list[Load]:
         address = self.broker.address
-        return self._generator.run(address, streams, pid=self.pid, seconds=seconds, warm_up=warm_up)
+        return self._generator.run(
+            address, streams, pids=[self.pid], seconds=seconds, warm_up=warm_up
+        )
 
     def new_topic(self, partitions: int = 1) -> Topic:
         self._topics += 1
@@ -70,16 +72,28 @@ class Figure:
     target: str = ""
 
 
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Contender = TypeVar("Contender", bound=Named)
+Found = TypeVar("Found")
+
+
 def in_turns(
-    sides: list[Side], rounds: int, measure: Callable[[Side], Load], warm_rounds: int = 1
-) -> Loads:
-    loads: Loads = {side.name: [] for side in sides}
+    sides: Sequence[Contender],
+    rounds: int,
+    measure: Callable[[Contender], Found],
+    warm_rounds: int = 1,
+) -> dict[str, list[Found]]:
+    taken: dict[str, list[Found]] = {side.name: [] for side in sides}
     for number in range(-warm_rounds, rounds):
         for side in sides if number % 2 else reversed(sides):
-            load = measure(side)
+            found = measure(side)
             if number >= 0:
-                loads[side.name].append(load)
-    return loads
+                taken[side.name].append(found)
+    return taken
 
 
 def rows(what: str, loads: Loads, *figures: Figure) -> list[Row]:

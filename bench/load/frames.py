@@ -23,7 +23,7 @@ from bench.load.fields import (
 from tidelog.records.reference import Record, encode_batch
 
 PRODUCE, FETCH = 0, 1
-ACKS_LEADER = 1
+ACKS_LEADER, ACKS_ALL = 1, -1
 _TIMEOUT_MS = 30_000
 _FIRST_WITH_IDS = {PRODUCE: 13, FETCH: 13}
 _FIRST_WITHOUT_REPLICA = 15
@@ -76,11 +76,26 @@ def request(api: int, version: int, body: bytes) -> bytes:
     return int32(len(header) + len(body)) + header + body
 
 
-def produce(topic: Topic, batches: Sequence[tuple[int, bytes]], version: int) -> Frame:
-    """One batch for each of some partitions, acknowledged by the leader."""
+def keyed_batch(record_bytes: int, keys: Sequence[bytes]) -> bytes:
+    """A record for each key, as a compacted topic wants them."""
+    now_ms, value = int(time() * 1000), bytes(record_bytes)
+    records = [
+        Record(offset=n, timestamp=now_ms, key=key, value=value) for n, key in enumerate(keys)
+    ]
+    return bytes(encode_batch(records))
+
+
+def produce(
+    topic: Topic,
+    batches: Sequence[tuple[int, bytes]],
+    version: int,
+    acks: int = ACKS_LEADER,
+    timeout_ms: int = _TIMEOUT_MS,
+) -> Frame:
+    """One batch for each of some partitions."""
     key = topic.key(PRODUCE, version)
     items = [int32(partition) + compact(data) + NO_TAGS for partition, data in batches]
-    body = NULL + int16(ACKS_LEADER) + int32(_TIMEOUT_MS)
+    body = NULL + int16(acks) + int32(timeout_ms)
     body += array([key + array(items) + NO_TAGS]) + NO_TAGS
     first_partition = 4 + len(NO_TAGS) + 1 + len(key) + len(varint(len(batches) + 1))
     return Frame(

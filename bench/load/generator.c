@@ -3,8 +3,9 @@
  *     generator HOST PORT PLAN
  *
  * The plan is lines of text: `warm_up SECONDS`, `seconds SECONDS`, and a line of `name=value` for
- * each stream of requests (bench/load/generator.py writes them, and says what the names mean). All
- * streams share one thread. A frame is sent as it is but for its correlation id; of an answer only
+ * each stream of requests (bench/load/generator.py writes them, and says what the names mean). A
+ * stream may have a host and port of its own: a cluster is loaded with one stream for each broker.
+ * All streams share one thread. A frame is sent as it is but for its correlation id; of an answer only
  * the error codes are looked at, and where a stream follows a log the headers of its batches.
  * Prints `measuring` when it is warm, and then a line `{...}` for each stream. */
 #define _GNU_SOURCE
@@ -334,7 +335,10 @@ int main(int count, char **arguments)
     epoll_ctl(poller, EPOLL_CTL_ADD, timer, &event);
     for (int i = 0; i < stream_count; i++)
         for (int n = 0; n < streams[i].connections; n++)
-            open_connection(&streams[i], arguments[1], atoi(arguments[2]));
+            if (streams[i].port)
+                open_connection(&streams[i], streams[i].host, streams[i].port);
+            else
+                open_connection(&streams[i], arguments[1], atoi(arguments[2]));
     warm_up_first(timer);
     measure(timer);
     drain(timer);

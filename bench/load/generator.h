@@ -24,6 +24,8 @@ struct frame { char *data; size_t size; };
 
 struct stream {
     char name[32], frames_path[512];
+    char host[64];          /* and port: of the stream's own broker, if it has one */
+    int port;
     int connections, in_flight, follow, topic_ids;
     double rate;            /* requests a second over all connections; 0 is as many as possible */
     double megabytes;       /* the measuring ends when this stream has moved so many; 0 is never */

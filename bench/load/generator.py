@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.load.frames import Frame
 from bench.load.processes import cpu_seconds
+
+Address = tuple[str, int]
 
 _HERE = Path(__file__).parent
 _PROGRAMS = {
@@ -28,7 +30,8 @@ class Stream:
     """Requests of one kind: `frames` in turns over `connections`, each with up to `in_flight`
     without an answer; `rate` a second in all, or as many as possible if it is 0. With `follow`
     each fetch goes on where the last answer ended, and from the start at the end of the log.
-    When `megabytes` have been produced, or consumed, all is over."""
+    When `megabytes` have been produced, or consumed, all is over. `address` is of its own broker,
+    where not all streams go to the same."""
 
     name: str
     frames: Sequence[Frame]
@@ -37,6 +40,7 @@ class Stream:
     rate: float = 0
     megabytes: float = 0
     follow: bool = False
+    address: Address | None = None
 
     def line(self, path: Path) -> str:
         first = self.frames[0]
@@ -55,6 +59,8 @@ class Stream:
             "offset_at": first.offset_at,
             "offset_stride": first.offset_stride,
         }
+        if self.address is not None:
+            values["host"], values["port"] = self.address
         return " ".join(f"{key}={value}" for key, value in values.items())
 
 
@@ -121,24 +127,23 @@ class Generator:
 
     def run(
         self,
-        address: tuple[str, int],
+        address: Address,
         streams: Sequence[Stream],
         *,
-        pid: int = 0,
+        pids: Sequence[int] = (),
         seconds: float = 5,
         warm_up: float = 0.5,
     ) -> list[Load]:
-        """One load for each stream, with the CPU time of the broker with that process id."""
+        """One load for each stream, with the CPU time of the brokers with these process ids."""
         plan = self._write_plan(streams, seconds, warm_up)
         command = [str(self._folder / "generator"), address[0], str(address[1]), str(plan)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            used = _meter(pid)
             if process.stdout.readline().strip() != "measuring":
                 raise RuntimeError("the load could not be started")
-            before = used()
+            before = cpu_seconds(*pids)
             lines = [process.stdout.readline() for _ in streams]
-            spent = used() - before
+            spent = cpu_seconds(*pids) - before
         if not all(lines):
             raise RuntimeError("the load broke off")
         loads = [Load(**json.loads(line), cpu_seconds=spent) for line in lines]
@@ -163,7 +168,3 @@ class Generator:
         plan = self._folder / "plan"
         plan.write_text("\n".join(lines) + "\n")
         return plan
-
-
-def _meter(pid: int) -> Callable[[], float]:
-    return (lambda: cpu_seconds(pid)) if pid else (lambda: 0.0)

@@ -97,7 +97,7 @@ def bare_run(generator: Generator, kind: str, pid: int, port: int) -> Callable[[
 
     def run() -> Load:
         address = ("127.0.0.1", port)
-        return generator.run(address, [stream], pid=pid, seconds=seconds, warm_up=0.3)[0]
+        return generator.run(address, [stream], pids=[pid], seconds=seconds, warm_up=0.3)[0]
 
     return run
 

@@ -33,7 +33,7 @@ static void set(struct stream *stream, const char *name, const char *value)
         {"follow", &stream->follow},           {"topic_ids", &stream->topic_ids},
         {"error_at", &stream->error_at},       {"error_stride", &stream->error_stride},
         {"error_count", &stream->error_count}, {"offset_at", &stream->offset_at},
-        {"offset_stride", &stream->offset_stride},
+        {"offset_stride", &stream->offset_stride}, {"port", &stream->port},
     };
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (!strcmp(name, integers[i].name)) {
@@ -46,6 +46,8 @@ static void set(struct stream *stream, const char *name, const char *value)
         stream->megabytes = atof(value);
     else if (!strcmp(name, "name"))
         snprintf(stream->name, sizeof stream->name, "%s", value);
+    else if (!strcmp(name, "host"))
+        snprintf(stream->host, sizeof stream->host, "%s", value);
     else if (!strcmp(name, "frames"))
         snprintf(stream->frames_path, sizeof stream->frames_path, "%s", value);
     else

@@ -1,4 +1,4 @@
-"""What a process and its children have used: CPU seconds of all threads, and memory.
+"""What processes and their children have used: CPU seconds of all threads, and memory.
 
 Read from /proc, so Linux only.
 """
@@ -18,32 +18,32 @@ class Memory:
     most_mb: float
 
 
-def family(pid: int) -> list[int]:
-    """The process and what descends from it."""
+def family(*pids: int) -> list[int]:
+    """The processes and what descends from them."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*"):
         fields = _stat(int(path.name))
         if fields:
             parents[int(path.name)] = int(fields[_PARENT])
-    found = [pid]
+    found = list(pids)
     for member in found:
         found += [child for child, parent in parents.items() if parent == member]
     return found
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(*pids: int) -> float:
     ticks = 0
-    for member in family(pid):
+    for member in family(*pids):
         fields = _stat(member)
         if fields:
             ticks += int(fields[_USER]) + int(fields[_SYSTEM])
     return ticks / _TICKS
 
 
-def memory(pid: int) -> Memory:
+def memory(*pids: int) -> Memory:
     """Resident, and the most it ever was; children's in the sum."""
     now = most = 0
-    for member in family(pid):
+    for member in family(*pids):
         lines = _read(member, "status").splitlines()
         values = dict(line.split(":", 1) for line in lines if ":" in line)
         now += int(values.get("VmRSS", "0 kB").split()[0])

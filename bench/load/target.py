@@ -6,10 +6,12 @@ Fetch are what one of today's clients would agree on with this broker.
 
 import socket
 import time
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from bench.load.fields import EMPTY_ARRAY, NO_TAGS, Reader, array, compact, int16, int32, int64
-from bench.load.frames import FETCH, PRODUCE, Topic, request
+from bench.load.frames import FETCH, PRODUCE, Frame, Topic, has_ids, request
+from bench.load.metadata import METADATA, METADATA_VERSION, Metadata, metadata_body, read_metadata
 
 CLIENTS = {"java": {PRODUCE: 13, FETCH: 18}, "librdkafka": {PRODUCE: 10, FETCH: 16}}
 """Apache Kafka's Java client 4.3.1 and librdkafka 2.16."""
@@ -21,26 +23,34 @@ _TIMEOUT_SECONDS = 120
 
 
 class Target:
-    def __init__(self, host: str, port: int, client: str = "java") -> None:
+    def __init__(
+        self, host: str, port: int, client: str = "java", timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> None:
         self.host, self.port = host, port
-        self._socket = socket.create_connection((host, port), _TIMEOUT_SECONDS)
+        self._socket = socket.create_connection((host, port), timeout_seconds)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         offered = read_versions(self._ask(api_versions_request(), 4))
         self.versions = {api: min(most, offered[api]) for api, most in CLIENTS[client].items()}
 
     def create_topic(self, name: str, partitions: int, **configs: str) -> Topic:
         """Returns when every partition has a leader. Underscores in `configs` are dots."""
-        settings = [
-            compact(key.replace("_", ".")) + compact(value) + NO_TAGS
-            for key, value in configs.items()
-        ]
-        topic = compact(name) + int32(partitions) + int16(1) + EMPTY_ARRAY + array(settings)
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = self.request_topic(name, partitions, 1, settings)
+        self._await_leaders(name, partitions)
+        return topic
+
+    def request_topic(
+        self, name: str, partitions: int, replicas: int, configs: Mapping[str, str]
+    ) -> Topic:
+        """Returns when the controller has answered: its partitions may have no leaders yet."""
+        settings = [compact(key) + compact(value) + NO_TAGS for key, value in configs.items()]
+        topic = compact(name) + int32(partitions) + int16(replicas) + EMPTY_ARRAY + array(settings)
         body = array([topic + NO_TAGS]) + int32(60_000) + b"\0" + NO_TAGS
         answer = self._reader(_CREATE_TOPICS, 7, body)
         answer.int32(), answer.count(), answer.compact()
         topic_id, error = answer.take(16), answer.int16()
         if error:
             raise RuntimeError(f"topic {name} was not created: error {error}")
-        self._await_leaders(name, partitions)
         return Topic(name=name, topic_id=topic_id)
 
     def delete_topic(self, topic: Topic) -> None:
@@ -49,6 +59,20 @@ class Target:
         answer.int32(), answer.count(), answer.compact(), answer.take(16)
         if error := answer.int16():
             raise RuntimeError(f"topic {topic.name} was not deleted: error {error}")
+
+    def metadata(self, topic: str | None = None) -> Metadata:
+        return read_metadata(self._reader(METADATA, METADATA_VERSION, metadata_body(topic)))
+
+    def send(self, frame: Frame) -> None:
+        """Its answer is still to be read."""
+        self._socket.sendall(frame.data)
+
+    def produce_answer(self) -> dict[int, int]:
+        """The error code of each partition that a Produce request was for."""
+        answer = Reader(self._receive(int.from_bytes(self._receive(4)))[5:])
+        answer.count()
+        answer.take(16) if has_ids(PRODUCE, self.versions[PRODUCE]) else answer.compact()
+        return dict(_read_produced(answer) for _ in range(answer.count()))
 
     def close(self) -> None:
         self._socket.close()
@@ -62,14 +86,14 @@ class Target:
     def _await_leaders(self, name: str, partitions: int) -> None:
         """Metadata names a leader some time before that leader has made its logs."""
         deadline = time.monotonic() + _READY_SECONDS_MAX
-        while self._ready(name, partitions) < partitions:
+        while self.ready(name, range(partitions)) < partitions:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"topic {name} has no leaders yet")
             time.sleep(0.05)
 
-    def _ready(self, name: str, partitions: int) -> int:
-        """How many partitions tell their latest offset."""
-        items = [int32(n) + int32(-1) + int64(_LATEST) + NO_TAGS for n in range(partitions)]
+    def ready(self, name: str, partitions: Iterable[int]) -> int:
+        """How many of the partitions tell their latest offset here."""
+        items = [int32(n) + int32(-1) + int64(_LATEST) + NO_TAGS for n in partitions]
         topic = compact(name) + array(items) + NO_TAGS
         answer = self._reader(_LIST_OFFSETS, 7, int32(-1) + b"\0" + array([topic]) + NO_TAGS)
         answer.int32(), answer.count(), answer.compact()
@@ -109,6 +133,17 @@ def read_versions(body: bytes) -> dict[int, int]:
     for _ in range(answer.int32()):
         api, _, newest[api] = answer.int16(), answer.int16(), answer.int16()
     return newest
+
+
+def _read_produced(answer: Reader) -> tuple[int, int]:
+    number, error = answer.int32(), answer.int16()
+    answer.take(8 + 8 + 8)
+    for _ in range(answer.count()):
+        answer.int32(), answer.compact()
+        answer.skip_tags()
+    answer.compact()
+    answer.skip_tags()
+    return number, error
 
 
 def _is_ready(answer: Reader) -> bool:

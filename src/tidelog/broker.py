@@ -250,7 +250,10 @@ class Broker:
         )
 
     def _address_of(self, broker_id: int) -> Address | None:
-        broker = self.metadata.image.brokers.get(broker_id)
+        """A controller knows of a broker before the others are told of it."""
+        controller = self.metadata.controller
+        image = self.metadata.image if controller is None else controller.realm.image
+        broker = image.brokers.get(broker_id)
         if broker is None or self.inter_broker_listener is None:
             return None
         return broker.endpoints.get(self.inter_broker_listener)

@@ -9,23 +9,27 @@ the waiting fetch has it answered at once: another broker asks so for the rest o
 """
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
+from tidelog.fetch_frames import Answered, Fetched, FetchFrames, read_answer
 from tidelog.fetch_throttle import FetchThrottle
-from tidelog.followed import Condition, FetchLimits, Follower, Key, Tracked
-from tidelog.peers.link import Link, Wiring
-from tidelog.wire.fetch import FETCH, FetchPartition, FetchRequest
-from tidelog.wire.fetch_client import (
-    FOLLOWER_VERSION,
-    FetchedPartition,
-    FetchResponse,
-    read_fetch_response,
-    write_fetch_request,
+from tidelog.followed import (
+    APPLYING,
+    BUSY,
+    GONE,
+    HELD,
+    RESTING,
+    WANTED,
+    FetchLimits,
+    Follower,
+    Key,
+    Tracked,
 )
+from tidelog.peers.link import Link, Wiring
+from tidelog.wire.fetch import FetchPartition
 from tidelog.wire.header import API_VERSIONS, request_header
 from tidelog.wire.values import INT32
 
@@ -49,6 +53,7 @@ class Fetcher:
         "_changed",
         "_follower",
         "_forgotten",
+        "_frames",
         "_in_session",
         "_is_closed",
         "_is_nudged",
@@ -81,6 +86,7 @@ class Fetcher:
         self._link = link
         self._wiring = wiring
         self._follower = follower
+        self._frames = FetchFrames(follower.broker_id, wiring.client_id)
         self._throttle = throttle
         self._tracked: dict[Key, Tracked] = {}
         self._changed: dict[Tracked, None] = {}
@@ -111,26 +117,26 @@ class Fetcher:
         self.look_at(tracked)
 
     def remove(self, tracked: Tracked) -> None:
-        tracked.condition = Condition.gone
+        tracked.condition = GONE
         del self._tracked[tracked.key]
         self._leave(tracked)
 
     def ready(self, tracked: Tracked) -> None:
         """Asks for it again, if it was written, or looks where it is now."""
-        if tracked.condition in (Condition.applying, Condition.busy, Condition.held):
-            tracked.condition = Condition.wanted
+        if tracked.condition in (APPLYING, BUSY, HELD):
+            tracked.condition = WANTED
         self.look_at(tracked)
 
     def look_at(self, tracked: Tracked) -> None:
-        if tracked.condition is Condition.wanted:
+        if tracked.condition == WANTED:
             self._changed[tracked] = None
             self._plan()
 
     def release(self) -> None:
         """Throttled partitions may be fetched again."""
         for tracked in self._tracked.values():
-            if tracked.condition is Condition.held:
-                tracked.condition = Condition.wanted
+            if tracked.condition == HELD:
+                tracked.condition = WANTED
                 self.look_at(tracked)
 
     def close(self) -> None:
@@ -139,7 +145,7 @@ class Fetcher:
             self._pause.cancel()
             self._pause = None
         for tracked in self._tracked.values():
-            tracked.condition = Condition.gone
+            tracked.condition = GONE
         self._tracked.clear()
         self._link.close()
 
@@ -169,33 +175,19 @@ class Fetcher:
     def _ask(self) -> None:
         if self._is_under_way or self._is_closed or self._pause is not None:
             return
-        request = self._request()
-        if request is not None:
+        frame = self._request()
+        if frame is not None:
             self._is_under_way = True
-            self._send(FETCH, request, self._answered)
+            self._link.send(frame, self._answered, self.limits.timeout_ms)
 
     def _nudge(self) -> None:
         """Has the fetch that may be waiting at the leader answered now."""
         self._is_nudged = True
-        self._send(API_VERSIONS, None, _ignore)
-
-    def _send(
-        self,
-        api_key: int,
-        request: FetchRequest | None,
-        expects: Callable[[memoryview | KafkaError], None],
-    ) -> None:
         correlation_id = self._link.next_correlation_id()
-        client_id = self._wiring.client_id
-        if request is None:
-            header = request_header(api_key, 0, correlation_id, client_id)
-            frame = INT32.pack(len(header)) + header
-        else:
-            header = request_header(api_key, FOLLOWER_VERSION, correlation_id, client_id)
-            frame = write_fetch_request(header, FOLLOWER_VERSION, request)
-        self._link.send(frame, expects, self.limits.timeout_ms)
+        header = request_header(API_VERSIONS, 0, correlation_id, self._wiring.client_id)
+        self._link.send(INT32.pack(len(header)) + header, _ignore, self.limits.timeout_ms)
 
-    def _request(self) -> FetchRequest | None:
+    def _request(self) -> bytes | None:
         """The next fetch; None if no partition is to be asked for now."""
         broker_epoch = self._follower.broker_epoch()
         if broker_epoch != self._told_broker_epoch:
@@ -211,24 +203,24 @@ class Fetcher:
         self._changed.clear()
         if not self._in_session:
             return None
-        request = FetchRequest()
-        request.replica_id = self._follower.broker_id
-        request.replica_epoch = self._told_broker_epoch = broker_epoch
-        request.max_wait_ms = self.limits.wait_ms_max
-        request.min_bytes = self.limits.bytes_min
-        request.max_bytes = self.limits.bytes_max
-        request.session_id = self._session_id
-        request.session_epoch = self._session_epoch
-        request.partitions = rows
-        request.forgotten = list(self._forgotten)
+        self._told_broker_epoch = broker_epoch
+        limits = self.limits
+        frame = self._frames.write(
+            self._link.next_correlation_id(),
+            broker_epoch,
+            (limits.wait_ms_max, limits.bytes_min, limits.bytes_max),
+            (self._session_id, self._session_epoch),
+            rows,
+            self._forgotten,
+        )
         self._forgotten.clear()
-        return request
+        return frame
 
     def _rows(self, looked_at: list[Tracked]) -> list[FetchPartition]:
         rows: list[FetchPartition] = []
         in_session = self._in_session
         for tracked in looked_at:
-            if tracked.condition is not Condition.wanted:
+            if tracked.condition != WANTED:
                 continue
             topic_id, index = key = tracked.key
             if self._throttle.is_over and self._throttle.holds(topic_id, index):
@@ -251,7 +243,7 @@ class Fetcher:
                 self._hold(tracked)
 
     def _hold(self, tracked: Tracked) -> None:
-        tracked.condition = Condition.held
+        tracked.condition = HELD
         self._leave(tracked)
 
     # -- answers
@@ -265,17 +257,17 @@ class Fetcher:
             self._session_epoch = FIRST_EPOCH
         else:
             try:
-                self._take(read_fetch_response(answer, FOLLOWER_VERSION))
+                self._take(read_answer(answer))
             except KafkaError as error:
                 self._link.drop(f"a fetch's answer that cannot be read: {error.message}")
                 self._session_epoch = FIRST_EPOCH
                 self._rest()
         self._ask()
 
-    def _take(self, response: FetchResponse) -> None:
+    def _take(self, response: Answered) -> None:
         was_full = self._session_epoch == FIRST_EPOCH
-        if response.error_code:
-            code = ErrorCode(response.error_code)
+        if response.error:
+            code = ErrorCode(response.error)
             _log.info("refused leader=%d session=%d: %s", self.leader_id, self._session_id, code)
             self._session_epoch = FIRST_EPOCH
             if was_full or code not in _SESSION_ERRORS:
@@ -287,21 +279,20 @@ class Fetcher:
         else:
             self._session_epoch = self._session_epoch % EPOCH_MAX + 1
         for fetched in response.partitions:
-            assert isinstance(fetched.topic, bytes)
-            tracked = self._in_session.get((fetched.topic, fetched.partition))
+            tracked = self._in_session.get((fetched.topic_id, fetched.partition))
             if tracked is not None:
                 self._apply(tracked, fetched)
 
-    def _apply(self, tracked: Tracked, fetched: FetchedPartition) -> None:
+    def _apply(self, tracked: Tracked, fetched: Fetched) -> None:
         told, records = tracked.told, fetched.records
         assert told is not None
         if records:
             self._throttle.took(*tracked.key, len(records))
-        tracked.condition = Condition.applying
+        tracked.condition = APPLYING
         try:
             outcome = tracked.partition.fetched(
                 told[2],
-                fetched.error_code,
+                fetched.error,
                 fetched.high_watermark,
                 fetched.log_start_offset,
                 fetched.diverging,
@@ -310,14 +301,14 @@ class Fetcher:
         except Exception:
             _log.exception("bug partition=%s-%d", tracked.key[0].hex(), tracked.key[1])
             outcome = False
-        if tracked.condition is not Condition.applying:
+        if tracked.condition != APPLYING:
             return
         if outcome:
-            tracked.condition = Condition.wanted
+            tracked.condition = WANTED
             tracked.pause_ms = 0
             self._changed[tracked] = None
         else:
-            tracked.condition = Condition.busy
+            tracked.condition = BUSY
             self._leave(tracked)
             if outcome is False:
                 self._rest_from(tracked)
@@ -326,14 +317,14 @@ class Fetcher:
 
     def _rest_from(self, tracked: Tracked) -> None:
         """Shortly at first: a leader often does not know yet that it leads."""
-        tracked.condition = Condition.resting
+        tracked.condition = RESTING
         tracked.pause_ms = min(max(2 * tracked.pause_ms, PAUSE_MS_MIN), self.limits.pause_ms)
         due_ms = self._wiring.clock.monotonic_ms() + tracked.pause_ms
         self._wiring.loop.call_at(due_ms, partial(self._rested_from, tracked))
 
     def _rested_from(self, tracked: Tracked) -> None:
-        if tracked.condition is Condition.resting:
-            tracked.condition = Condition.wanted
+        if tracked.condition == RESTING:
+            tracked.condition = WANTED
             self.look_at(tracked)
 
     def _rest(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from tidelog.base.settings import Settings
 from tidelog.fetch_throttle import FetchThrottle
 from tidelog.fetcher import Fetcher
-from tidelog.followed import Condition, FetchLimits, Followed, Follower, Key, Tracked
+from tidelog.followed import BUSY, FetchLimits, Followed, Follower, Key, Tracked
 from tidelog.peers.link import Address, Link, Wiring
 
 __all__ = ["Fetchers", "Followed"]
@@ -59,8 +59,8 @@ class Fetchers:
             if known.partition is partition:
                 if (fetcher.leader_id, known.epoch) == (leader_id, tracked.epoch):
                     return
-                if known.condition is Condition.busy:
-                    tracked.condition = Condition.busy
+                if known.condition == BUSY:
+                    tracked.condition = BUSY
             self._remove(fetcher, known)
         self._add(tracked, leader_id)
 
@@ -126,8 +126,8 @@ class Fetchers:
         """Every partition goes to the fetcher it belongs to by now."""
         for fetcher, tracked in list(self._homes.values()):
             again = Tracked(tracked.partition)
-            if tracked.condition is Condition.busy:
-                again.condition = Condition.busy
+            if tracked.condition == BUSY:
+                again.condition = BUSY
             self._remove(fetcher, tracked)
             self._add(again, fetcher.leader_id)
 

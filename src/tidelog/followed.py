@@ -5,8 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog.base.settings import Settings
 from tidelog.wire.fetch import FetchPartition
@@ -44,17 +43,18 @@ class Followed(Protocol):
         `Fetchers.ready` says so, for it is still being written."""
 
 
-class Condition(IntEnum):
-    wanted = 0
-    applying = 1
-    """It is being given an answer."""
-    busy = 2
-    """What it was given is being written."""
-    resting = 3
-    """It failed a moment ago."""
-    held = 4
-    """It is throttled."""
-    gone = 5
+# In which condition a partition is. Plain numbers: to name a member of an enum takes as long as
+# all else that is done with them.
+WANTED: Final = 0
+APPLYING: Final = 1
+"""It is being given an answer."""
+BUSY: Final = 2
+"""What it was given is being written."""
+RESTING: Final = 3
+"""It failed a moment ago."""
+HELD: Final = 4
+"""It is throttled."""
+GONE: Final = 5
 
 
 class Tracked:
@@ -66,7 +66,7 @@ class Tracked:
         self.partition = partition
         self.key: Key = (partition.topic_id, partition.index)
         self.epoch = partition.leader_epoch
-        self.condition = Condition.wanted
+        self.condition: int = WANTED
         self.pause_ms = 0
         """How long it last rested, until it is well again."""
         self.told: FetchPartition | None = None

@@ -182,11 +182,12 @@ class Hosting:
         if partition is None or 0 <= stop.leader_epoch < partition.leader_epoch:
             return
         self._unfollow(partition)
-        partition.resign()
-        self._partitions.set_led(partition)
         if stop.delete:
             self._partitions.remove(partition)
             gone.append(partition.name)
+        else:
+            partition.resign()
+            self._partitions.set_led(partition)
 
     def replica_states(self, request: ReplicaStatesRequest) -> ReplicaStatesResponse:
         return ReplicaStatesResponse(

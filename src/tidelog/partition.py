@@ -150,11 +150,15 @@ class Partition:
         """Whoever waits here finds out that it is led elsewhere."""
         if self.is_led:
             self.is_led = False
-            self.acks.refuse(
-                KafkaError(ErrorCode.not_leader_or_follower, f"{self.name} is led elsewhere now")
-            )
+            self.acks.refuse(self.not_led())
             self.wake()
             self.wake_followers()
+
+    def not_led(self) -> KafkaError:
+        """What those are told who waited here for something."""
+        if self.is_deleted:
+            return KafkaError(ErrorCode.unknown_topic_or_partition, f"{self.name} is deleted")
+        return KafkaError(ErrorCode.not_leader_or_follower, f"{self.name} is led elsewhere now")
 
     def when_idle(self, then: Callable[[], None]) -> None:
         """Runs `then` now, or when nothing is being written beside the loop any more."""
@@ -365,7 +369,7 @@ class Partition:
     def delete(self) -> None:
         """The partition is gone: whoever waits for it finds that out now."""
         self.is_deleted = True
-        self.stop_leading()
+        self.resign()
         self.wake()
 
     def wake(self) -> None:

@@ -45,6 +45,8 @@ class Target(Protocol):
 
     def became_idle(self) -> None: ...
 
+    def not_led(self) -> KafkaError: ...
+
 
 class SlowAppends:
     def __init__(self, work: DiskWork, clock: Clock, workers: Workers, pressure: Pressure) -> None:
@@ -123,9 +125,7 @@ class SlowAppends:
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
         log, epoch, now_ms = partition.log, self._queues[partition][0][2], self._clock.now_ms()
         if not partition.is_led or epoch != partition.leader_epoch:
-            raise KafkaError(
-                ErrorCode.not_leader_or_follower, f"{partition.name} is led elsewhere now"
-            )
+            raise partition.not_led()
         if not self.must_not_wait_for(log, len(batch)):
             self._in_the_log(partition, self.append_at_once(partition, batch, now_ms), len(batch))
             return
@@ -150,9 +150,7 @@ class SlowAppends:
         names, and must not be touched under the old ones."""
         try:
             if partition.log.is_gone:
-                raise KafkaError(
-                    ErrorCode.unknown_topic_or_partition, f"{partition.name} is deleted"
-                )
+                raise partition.not_led()
             offset = end_append(partition.log, pending, end)
         except KafkaError as error:
             self._finish(partition, error)

@@ -114,6 +114,7 @@ def test_a_partition_without_replicas_in_sync_waits_and_is_recovered() -> None:
     cluster.loop.run_for(10_000)
     assert partition_of(cluster).leader == -1, "too few are back"
     second = cluster.started(2)
+    assert cluster.loop.run_until(lambda: partition_of(cluster).leader != -1, 5000)
     assert_agreed(cluster, [members[0], first, second])
     partition = partition_of(cluster)
     assert (partition.leader, partition.isr) == (2, (2,))
@@ -177,7 +178,11 @@ def test_a_failed_log_dir_moves_leaders_away() -> None:
 def test_whoever_deletes_the_controller_node_makes_for_another_election() -> None:
     cluster, members = cluster_of(3)
     cluster.delete("/controller")
-    assert cluster.loop.run_until(lambda: cluster.data("/controller_epoch") == b"2")
+
+    def is_second() -> bool:
+        return [member.metadata.controller_epoch for member in controllers(members)] == [2]
+
+    assert cluster.loop.run_until(is_second)
     assert_agreed(cluster, members)
     (topic,) = controllers(members)[0].create(NewTopic(name="t", replication_factor=3))
     assert isinstance(topic, TopicInfo)

@@ -2,7 +2,7 @@
 
 from support.members import Cluster, Member
 from tidelog.base.control import PartitionState
-from tidelog.cluster.image import PartitionInfo, TopicInfo
+from tidelog.cluster.image import NO_STATE, PartitionInfo, TopicInfo
 from tidelog.cluster.messages import partition_state
 from tidelog.cluster.topic_nodes import with_state
 from tidelog.cluster.znodes import decode_state, decode_topic
@@ -20,7 +20,6 @@ def topics_in_tree(cluster: Cluster) -> dict[str, TopicInfo]:
         assert topic_id is not None
         partitions = []
         for number, assignment in enumerate(assignments):
-            state = cluster.ensemble.tree.get(f"{path}/partitions/{number}/state")
             empty = PartitionInfo(
                 replicas=assignment.replicas,
                 adding_replicas=assignment.adding,
@@ -30,9 +29,17 @@ def topics_in_tree(cluster: Cluster) -> dict[str, TopicInfo]:
                 leader_epoch=-1,
                 state_version=-1,
             )
-            partitions.append(with_state(empty, decode_state(state.data), state.stat.version))
+            partitions.append(_with_state(cluster, f"{path}/partitions/{number}/state", empty))
         found[name] = TopicInfo(name=name, topic_id=topic_id, partitions=tuple(partitions))
     return found
+
+
+def _with_state(cluster: Cluster, path: str, empty: PartitionInfo) -> PartitionInfo:
+    """A partition that nobody could lead yet has none."""
+    if not cluster.exists(path):
+        return empty
+    node = cluster.ensemble.tree.get(path)
+    return with_state(empty, decode_state(node.data), node.stat.version)
 
 
 def controllers(members: list[Member]) -> list[Member]:
@@ -74,5 +81,5 @@ def _hosted(tree: dict[str, TopicInfo], broker_id: int) -> dict[tuple[bytes, int
         (topic.topic_id, index): partition_state(index, partition)
         for topic in tree.values()
         for index, partition in enumerate(topic.partitions)
-        if broker_id in partition.replicas
+        if broker_id in partition.replicas and partition.state_version != NO_STATE
     }

@@ -1,13 +1,13 @@
 """A topic of its own with clients at work on it, for one fault: what a test of the cluster does.
 
     stage.begin()                          the clients write and read
-    at = now()
-    ...                                    the fault itself
-    stage.back("F1 kill -9 leader", at, seconds_max=1.0)
+    stage.leader.kill()                    the fault
+    stage.back("F1 kill -9 leader", now(), seconds_max=1.0)
     stage.check()
 
-`back` prints how long it took until every partition took records again, and `check` heals the
-cluster and looks at everything that must hold afterwards, whatever the fault was.
+`back` prints how long it took, once the fault was there, until every partition took records
+again, and `check` heals the cluster and looks at everything that must hold afterwards, whatever
+the fault was.
 """
 
 import time
@@ -50,6 +50,13 @@ class Stage:
         self.tell(f"{what}: back after {seconds:.2f} s (at most {seconds_max:.1f} s)")
         assert seconds <= seconds_max, f"{what}: back after {seconds:.2f} s"
         return seconds
+
+    def paused(self, what: str, since: int, seconds_max: float) -> None:
+        """For what should hardly be noticed: how long any partition took nothing at most."""
+        self.workload.back_after(now())
+        seconds = self.workload.longest_pause(since)
+        self.tell(f"{what}: paused for {seconds:.2f} s (at most {seconds_max:.1f} s)")
+        assert seconds <= seconds_max, f"{what}: paused for {seconds:.2f} s"
 
     @property
     def leader(self) -> BrokerProcess:

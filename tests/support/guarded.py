@@ -89,12 +89,16 @@ class Holder:
             start_new_session=True,
         )
         self.is_watched: bool = self._answer()
+        self._guards: set[int] = set()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        for pid in filter(_runs, self._guards):
+            # A failed test may leave it stopped, and it would stay so for ever.
+            os.kill(pid, signal.SIGCONT)
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
@@ -116,6 +120,7 @@ class Holder:
         """Of a guard that has the session."""
         assert eventually(lambda: self.ask("guard._has_answered and guard.process_id is not None"))
         pid: int = self.ask("guard.process_id")
+        self._guards.add(pid)
         return pid
 
     def kill(self) -> None:

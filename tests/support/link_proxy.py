@@ -158,7 +158,7 @@ class Links:
             events = self._selector.select(self._pause_s())
             with self._lock:
                 for key, _ in events:
-                    if key.fileobj in self._selector.get_map():
+                    if key.fd in self._selector.get_map():
                         key.data()
                 for connection in list(self._connections):
                     self._move(connection)
@@ -288,9 +288,11 @@ class Links:
         if connection in self._connections:
             self._connections.remove(connection)
         for each in (connection.near, connection.far):
+            if each.fileno() < 0:
+                continue
             if each in self._selector.get_map():
                 self._selector.unregister(each)
-            if is_reset and each.fileno() >= 0:
+            if is_reset:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             each.close()
 

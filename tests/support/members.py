@@ -35,9 +35,13 @@ class DeadlyEnsemble(SimEnsemble):
 
     writes_left: int | None = None
     kill: Callable[[], None] | None = None
+    on_write: Callable[[str], object] = staticmethod(lambda _path: None)
+    """Told of each path that is written."""
 
     def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
         answers = super().write(session_id, operations)
+        for operation in operations:
+            self.on_write(operation.path)
         if self.writes_left is not None and self.kill is not None:
             self.writes_left -= 1
             if self.writes_left == 0:
@@ -237,8 +241,14 @@ class Cluster:
 
     def delete(self, path: str) -> None:
         """As an operator would, and watches are told."""
+        self._write_watched(Delete(path=path))
+
+    def put_watched(self, path: str, data: bytes) -> None:
+        self._write_watched(Create(path=path, data=data))
+
+    def _write_watched(self, operation: Operation) -> None:
         session_id = self.ensemble.begin_session(lambda _watch, _kind, _path: None)
-        self.ensemble.write(session_id, [Delete(path=path)])
+        self.ensemble.write(session_id, [operation])
         self.ensemble.end_session(session_id)
 
     def _write(self, operation: Operation, session_id: int = 0) -> None:

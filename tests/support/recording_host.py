@@ -74,9 +74,8 @@ class RecordingHost:
             for stop in topic.partitions:
                 key = (topic.topic_id, stop.index)
                 known = self.states.get(key)
-                if known is None or stop.leader_epoch in (-1, known.leader_epoch):
-                    self._stop(key, stop.delete)
-                elif stop.leader_epoch > known.leader_epoch:
+                epoch = stop.leader_epoch
+                if known is None or epoch == -1 or epoch >= known.leader_epoch:
                     self._stop(key, stop.delete)
         return StopReplicaResponse(error_code=ErrorCode.none)
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
@@ -254,6 +255,21 @@ class Workload:
             assert now() - since < seconds_max * 1e9, f"no record is acknowledged by {missing}"
             time.sleep(0.01)
         return max(found.values())
+
+    def longest_pause(self, since: int) -> float:
+        """The longest time in seconds, from `since` until now, without an answer from one of the
+        partitions."""
+        longest, until = 0, now()
+        for key in self.keys:
+            answers = [
+                send.completed
+                for writer in self.writers
+                for send in list(writer.sends)
+                if send.key == key and send.outcome == "ok" and since < send.completed < until
+            ]
+            moments = [since, *sorted(answers), until]
+            longest = max(longest, *(later - sooner for sooner, later in pairwise(moments)))
+        return longest / 1e9
 
     def settle(self) -> None:
         for writer in self.writers:

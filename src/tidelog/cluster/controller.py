@@ -146,11 +146,11 @@ class Controller:
         self._release()
 
     def _broken(self, error: CoordinationError) -> None:
-        """What cannot be read ends the office only if the session is over, or another's."""
+        """Ends the office only if the session is over, or another's."""
         if is_end(error):
             self.realm.end_by([error])
         else:
-            _log.error("the controller cannot read the tree: %s", error)
+            _log.error("the controller cannot use the tree: %s", error)
 
     def _check_epoch(self) -> None:
         """A broker says that there is a later controller: that is looked up."""

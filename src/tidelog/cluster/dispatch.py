@@ -72,14 +72,12 @@ class Dispatch:
                 outbox.topic_deleted(topic)
         self._pump_soon()
 
-    def ask(self, broker_id: int, name: PartitionName, leader_epoch: int) -> bool:
-        """Whether the broker can be asked."""
-        outbox = self._open.get(broker_id)
-        if outbox is None:
-            return False
-        outbox.ask(name, leader_epoch)
-        self._pump_soon()
-        return True
+    def ask(self, broker_id: int, name: PartitionName, leader_epoch: int) -> None:
+        """Once the broker knows what it is asked about."""
+        outbox = self._open.get(broker_id) or self._held.get(broker_id)
+        if outbox is not None:
+            outbox.ask(name, leader_epoch)
+            self._pump_soon()
 
     def tell_again(self, broker_id: int, names: Iterable[PartitionName]) -> None:
         """What a broker shall lead and follow, to hear what it cannot."""

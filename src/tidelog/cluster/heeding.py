@@ -145,7 +145,7 @@ class Announcements:
 
         def deleted(result: list[Written] | CoordinationError) -> None:
             if isinstance(result, CoordinationError) and result.trouble is not Trouble.no_node:
-                _log.info("the announcement %s was not deleted: %s", path, result)
+                self._broken(result)
             done(None)
 
         insist(partial(self._coordination.write, operations), deleted)

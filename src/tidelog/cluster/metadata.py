@@ -284,7 +284,7 @@ class Metadata:
         self._registrations += 1
         if self._registrations > 1:
             # Announcements of the time without a session may have been missed.
-            self._following.restart(lambda _error: None)
+            self._following.restart()
         self._obeying.registered(registered)
 
     def _refused(self, error: Exception) -> None:

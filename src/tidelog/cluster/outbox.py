@@ -240,16 +240,16 @@ class Outbox:
                 continue
             if broker_id not in partition.replicas:
                 continue
+            topic_id = realm.image.topics[name[0]].topic_id
             if broker_id in realm.shutting_down and partition.leader != broker_id:
-                self._stop_following(name, partition.leader_epoch)
+                stop = StopPartition(
+                    index=name[1], leader_epoch=partition.leader_epoch, delete=False
+                )
+                self._stops[topic_id, name[1]] = (name[0], stop)
             else:
+                self._stops.pop((topic_id, name[1]), None)
                 by_topic.setdefault(name[0], []).append(name[1])
         return tuple(self._desk.told.state(name, indexes) for name, indexes in by_topic.items())
-
-    def _stop_following(self, name: PartitionName, leader_epoch: int) -> None:
-        topic_id = self._desk.realm.image.topics[name[0]].topic_id
-        stop = StopPartition(index=name[1], leader_epoch=leader_epoch, delete=False)
-        self._stops[topic_id, name[1]] = (name[0], stop)
 
     def _send_states(self, topics: tuple[TopicState, ...]) -> None:
         def restore() -> None:

@@ -148,8 +148,8 @@ class TopicChanges:
             made = [topic for topic, error in outcomes if error is None]
             for topic in made:
                 self._take_over(topic)
-            if brokers is not self._image.brokers:
-                # Who was to lead may be gone, or have restarted.
+            if brokers is not self._image.brokers or self._realm.shutting_down:
+                # Who was to lead may be gone, or have restarted, or be about to stop.
                 self._look_at(made)
             asks: list[Ask[None]] = [
                 partial(self._refresh, topic.name) for topic, error in outcomes if error is not None

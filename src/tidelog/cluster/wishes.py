@@ -93,7 +93,8 @@ class Wishes:
             if partition.leader == broker_id and len(partition.replicas) > 1
         )
         response = ControlledShutdownResponse(error_code=ErrorCode.none, remaining=remaining)
-        others = [other for other in self._realm.image.brokers if other != broker_id]
+        # This broker itself is told one thing after the other, and this may be one of them.
+        others = [other for other in self._realm.image.brokers if other != self._realm.broker_id]
         self._dispatch.when_told(others, lambda: done(response))
 
     # -- replicas

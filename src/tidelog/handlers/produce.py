@@ -118,11 +118,7 @@ class Producing:
                 if partition.is_led:
                     partition.acks.wait(log.log_end_offset, self._commit_of(at))
                     return
-                self._results[at] = _refused(
-                    KafkaError(
-                        ErrorCode.not_leader_or_follower, f"{partition.name} is led elsewhere now"
-                    )
-                )
+                self._results[at] = _refused(partition.not_led())
             self._done(at)
 
         return end

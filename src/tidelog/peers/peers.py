@@ -12,7 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tidelog.base.control import REQUESTS, VERSIONS, ControlRequest
+from tidelog.base.control import (
+    REQUESTS,
+    VERSIONS,
+    ControlledShutdownRequest,
+    ControlRequest,
+)
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.peers.link import Address, Link, Wiring
 from tidelog.wire.codec import read_response, write_request
@@ -45,10 +50,14 @@ class BrokerPeers:
 
     def send(self, broker_id: int, request: ControlRequest, done: Done) -> None:
         """The port `cluster.peers.Peers`."""
+        is_here = broker_id == self._broker_id
+        deliver = self._serve_here if is_here else partial(self._tell, broker_id)
+        if isinstance(request, ControlledShutdownRequest):
+            # It is answered when others were told, and among them may be who asks.
+            deliver(request, done)
+            return
         lane = self._lanes.get(broker_id)
         if lane is None:
-            is_here = broker_id == self._broker_id
-            deliver = self._serve_here if is_here else partial(self._tell, broker_id)
             lane = self._lanes[broker_id] = _Lane(deliver)
         lane.put(request, done)
 

@@ -28,8 +28,8 @@ class ClientHost:
         self.number = CLIENTS
         self.loop = HostLoop(world.loop)
 
-    def receive(self, sender: int, request: Any, reply: Reply) -> bool:
-        raise AssertionError(f"{sender} asks a client for {request}: {reply}")
+    def receive(self, request: Any, reply: Reply) -> bool:
+        raise AssertionError(f"a client is asked for {request}: {reply}")
 
 
 class Client:

@@ -174,6 +174,7 @@ class Nemesis:
         return True
 
     def _cut_for_a_while(self, links: list[tuple[int, int]]) -> None:
+        """Half of the time for so long that who is behind it falls out of the sets."""
         network = self._world.network
         for link in links:
             network.cut(*link)
@@ -182,7 +183,8 @@ class Nemesis:
             for link in links:
                 network.mend(*link)
 
-        self._after(mend)
+        lag_ms = self._options.lag_ms_max if self._random() < 0.5 else 0
+        self._world.loop.after(2 * lag_ms + self._down_ms(), partial(self._unless_over, mend))
 
     def _break_connections(self) -> bool:
         network = self._world.network

@@ -15,7 +15,7 @@ from tidelog.cluster.image import PartitionInfo
 from tidelog.cluster.isr_change import expanded, shrunk
 from tidelog.cluster.isr_writes import Gone, IsrWriter, Outcome, Wrote
 from tidelog.replication.isr import Committed, PendingExpand
-from tidelog.replication.replica import NO_CHECK, Role
+from tidelog.replication.replica import Role
 from tidelog.trials.exchange import Answer, Ask, serve
 from tidelog.trials.network import Reply
 
@@ -135,8 +135,11 @@ class Leading:
             if copy is None:
                 answers.append(Answer(ErrorCode.not_leader_or_follower))
                 continue
+            before = copy.replica.isr
             answers.append(serve(copy, ask, self._options.fetch_records_max, now_ms))
             if copy.replica.role is Role.leader:
+                if copy.replica.isr is not before:
+                    process.proposed(index)
                 process.touched(index)
                 self.moved(index)
                 self.propose(index)
@@ -194,7 +197,6 @@ class Leading:
             return
         if before.leader_epoch != replica.leader_epoch:
             return
-        self._process.proposed(index)
         min_isr = self._options.min_isr
         if isinstance(isr, PendingExpand):
             after = expanded(before, isr.added, isr.added_epoch, min_isr)
@@ -232,5 +234,4 @@ class Leading:
         copy = self._process.copies.get(index)
         if copy is None or copy.replica.role is Role.nobody:
             return None
-        copy.replica.check_leads(NO_CHECK) if copy.replica.role is Role.leader else None
         return copy.log.records[offset : copy.replica.high_watermark]

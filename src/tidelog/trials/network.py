@@ -26,7 +26,7 @@ class Peer(Protocol):
     number: int
     loop: HostLoop
 
-    def receive(self, sender: int, request: Any, reply: Reply) -> bool:
+    def receive(self, request: Any, reply: Reply) -> bool:
         """False if nothing listens there."""
 
 
@@ -174,9 +174,8 @@ class Channel:
 
     def _serve(self, peer: Peer, call: Call, generation: int) -> None:
         reply = partial(self._reply, call, generation)
-        if not peer.receive(self.sender.number, call.request, reply):
-            if self.is_current(generation):
-                self.break_off()
+        if not peer.receive(call.request, reply) and self.is_current(generation):
+            self.break_off()
 
     def _reply(self, call: Call, generation: int, answer: Any) -> None:
         if self.is_current(generation):

@@ -5,6 +5,7 @@ stays what it is, at every replica that says so too (V1, V8), at every candidate
 (V3, V5) and at every leader (V2). Records are shared objects, so comparing whole logs is cheap.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.cluster.image import NO_LEADER
@@ -146,14 +147,17 @@ class Oracle:
             if missing:
                 raise Violation("V4", f"{self} leader {broker_id} does not count {missing}")
 
-    def proposed(self, broker_id: int) -> None:
-        """V10: who is to be added has all that was committed, in this epoch."""
+    def proposed(self, broker_id: int, live_epoch: Callable[[int], int | None]) -> None:
+        """V10: who is to be added has all that was committed, in this epoch, and is the
+        incarnation that the leader knows to be registered."""
         replica = self.copies[broker_id].replica
         if isinstance(replica.isr, PendingExpand):
             remote = replica.remotes[replica.isr.added]
             enough = max(replica.high_watermark, replica.epoch_start)
             if not remote.has_fetched or remote.log_end_offset < enough:
                 raise Violation("V10", f"{self} {replica.isr.added} is proposed too early")
+            if replica.isr.added_epoch != live_epoch(replica.isr.added):
+                raise Violation("V10", f"{self} {replica.isr.added} has restarted since")
 
     def acked(self, offset: int, value: int, known_end: int) -> None:
         """acks=all was answered; `known_end` is what was known when it was asked for."""

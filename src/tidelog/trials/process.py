@@ -33,6 +33,7 @@ from tidelog.trials.hosts import HostLoop
 from tidelog.trials.leading import Leading, Produce
 from tidelog.trials.model_log import ModelLog
 from tidelog.trials.network import Channel, Reply
+from tidelog.trials.violation import Violation
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.entropy import SimEntropy
 
@@ -64,6 +65,7 @@ class Process:
         self.loop = HostLoop(world.loop)
         self.copies: dict[int, Copy] = {}
         self.is_ready = False
+        self._controller_epoch = -1
         self._fetchers: dict[int, Fetcher] = {}
         self._channels: dict[int, Channel] = {}
         faults = CoordinationFaults(
@@ -131,7 +133,7 @@ class Process:
 
     # -- what others send
 
-    def receive(self, sender: int, request: Any, reply: Reply) -> bool:
+    def receive(self, request: Any, reply: Reply) -> bool:
         if self.loop.is_dead:
             return False
         if isinstance(request, list):
@@ -155,12 +157,23 @@ class Process:
     # -- what the controller says
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        self._look_at_controller(request.controller_epoch, request.broker_epoch)
         for topic in request.topics:
             for state in topic.partitions:
                 self._obey(state)
         for fetcher in self._fetchers.values():
             fetcher.go_on()
         return LeaderAndIsrResponse(error_code=0, topics=())
+
+    def _look_at_controller(self, controller_epoch: int, broker_epoch: int) -> None:
+        """V20: nothing is done for a controller that was deposed, or in a predecessor's place."""
+        if controller_epoch < self._controller_epoch or broker_epoch != self.metadata.broker_epoch:
+            raise Violation(
+                "V20",
+                f"broker {self.number} obeys a controller of epoch {controller_epoch} "
+                f"as incarnation {broker_epoch}",
+            )
+        self._controller_epoch = controller_epoch
 
     def _obey(self, state: PartitionState) -> None:
         index, epochs = state.index, (state.leader_epoch, state.partition_epoch)
@@ -182,9 +195,9 @@ class Process:
 
     def _lead(self, state: PartitionState) -> None:
         index, replica = state.index, self.copies[state.index].replica
-        if replica.role is Role.leader and replica.leader_epoch == state.leader_epoch:
-            if replica.partition_epoch >= state.partition_epoch:
-                return
+        goes_on = replica.role is Role.leader and replica.leader_epoch == state.leader_epoch
+        if goes_on and replica.partition_epoch >= state.partition_epoch:
+            return
         self.trace("leads", index, f"in epoch {state.leader_epoch}, ISR {state.isr}")
         replica.has_elr = bool(state.elr)
         epochs = (state.leader_epoch, state.partition_epoch)
@@ -207,6 +220,7 @@ class Process:
         return None if broker is None else broker.epoch
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        self._look_at_controller(request.controller_epoch, request.broker_epoch)
         for topic in request.topics:
             for stop in topic.partitions:
                 copy = self.copies.get(stop.index)
@@ -253,7 +267,7 @@ class Process:
         self.world.oracles[index].touched(self.number)
 
     def proposed(self, index: int) -> None:
-        self.world.oracles[index].proposed(self.number)
+        self.world.oracles[index].proposed(self.number, self._live_epoch)
 
     def was_cut(self, index: int, before: int) -> None:
         log = self.copies[index].log

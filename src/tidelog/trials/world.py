@@ -19,7 +19,6 @@ from tidelog.trials.tree import WatchedEnsemble
 from tidelog.trials.turning import TrialLoop
 from tidelog.trials.violation import Violation
 
-
 Tracing = Callable[[str], None]
 
 GUARD_MS = 20
@@ -174,6 +173,6 @@ def _settings(options: Options) -> Settings:
 def _read_settings(min_isr: int, lag_ms_max: int, session_timeout_ms: int) -> Settings:
     return Settings.from_properties(
         f"min.insync.replicas={min_isr}\nreplica.lag.time.max.ms={lag_ms_max}\n"
-        f"zookeeper.session.timeout.ms={session_timeout_ms}\n"
+        f"replica.fetch.wait.max.ms={lag_ms_max}\nzookeeper.session.timeout.ms={session_timeout_ms}\n"
         "auto.leader.rebalance.enable=false\n"
     )

@@ -1,0 +1,129 @@
+"""What three brokers cost with RF 3 and min ISR 2, beside three of Apache Kafka.
+
+`python -m bench cluster [--quick] [--only NAME,...] [--side tidelog|kafka]` runs the scenarios
+named in `SCENARIOS`, or all. Both clusters run at the same time and are loaded in turns; where
+Java or Kafka's jars are missing ratios are left out. Times of recovery are the slowest seen.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from bench.load.cluster_faults import catch_up, failover, machine_death
+from bench.load.cluster_partitions import creation, failover_of_many, idle
+from bench.load.cluster_scenarios import (
+    FULL,
+    QUICK,
+    Effort,
+    Sides,
+    latency,
+    memory_while_cleaning,
+    replication_cost,
+    throughput,
+    warm,
+)
+from bench.load.cluster_side import ClusterSide
+from bench.load.contest import Row, tell
+from bench.load.generator import Generator
+from bench.peers.cluster import SETTINGS, TIDIES_AT_ONCE, Cluster, Settings
+from bench.peers.kafka_cluster import KafkaCluster
+from bench.peers.kafka_peer import KafkaHome
+from bench.peers.tidelog_cluster import TidelogCluster
+
+FOLDER = Path(".bench") / "cluster"
+Scenario = Callable[[Sides, Effort], list[Row]]
+Maker = Callable[[Path, Settings], Cluster]
+
+LOADED: dict[str, Scenario] = {
+    "latency": latency,
+    "throughput": throughput,
+    "replication": replication_cost,
+    "memory": memory_while_cleaning,
+    "catch-up": catch_up,
+}
+"""On clusters that tidy up at once."""
+DISTURBED: dict[str, Scenario] = {
+    "failover": failover,
+    "machine-death": machine_death,
+    "creation": creation,
+    "idle": idle,
+    "failover-1000": failover_of_many,
+}
+"""On clusters with default settings, in this order: the last ones leave a topic for the next."""
+SCENARIOS = LOADED | DISTURBED
+
+
+def makers(which: str) -> list[Maker]:
+    """Ours first; a cluster that is not at hand is left out, which is said."""
+    found: list[Maker] = []
+    if which != "kafka":
+        found.append(TidelogCluster)
+    home = KafkaHome.find() if which != "tidelog" else None
+    if home is not None:
+        found.append(partial(KafkaCluster, home=home))
+    return found
+
+
+def taken(scenarios: Sequence[Scenario], sides: Sides, effort: Effort) -> list[Row]:
+    """What one scenario cannot measure does not keep the others from it."""
+    found: list[Row] = []
+    for scenario in scenarios:
+        try:
+            found += scenario(sides, effort)
+        except (RuntimeError, OSError) as error:
+            print(f"not measured: {scenario.__name__}: {error}", file=sys.stderr)
+    return found
+
+
+def on_clusters(
+    make: Sequence[Maker],
+    settings: Settings,
+    generator: Generator,
+    measured: Callable[[Sides], list[Row]],
+) -> list[Row]:
+    with ExitStack() as stack:
+        sides = []
+        for number, maker in enumerate(make):
+            cluster = maker(FOLDER.absolute() / str(number), settings)
+            stack.callback(cluster.stop)
+            tell(f"{cluster.name} serves after {cluster.start():.1f} s")
+            sides.append(ClusterSide(cluster, generator))
+        return measured(sides)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench cluster", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few and short rounds: 3 minutes")
+    parser.add_argument("--only", default=",".join(SCENARIOS), help="of: %(default)s")
+    parser.add_argument("--side", choices=["tidelog", "kafka", "both"], default="both")
+    options = parser.parse_args(arguments)
+    options.only = options.only.split(",")
+    if unknown := sorted(set(options.only) - set(SCENARIOS)):
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    return options
+
+
+def run(arguments: Sequence[str] = ()) -> list[Row]:
+    options = parse(arguments)
+    generator = Generator.find()
+    if generator is None:
+        return []
+    effort = QUICK if options.quick else FULL
+    found: list[Row] = []
+    try:
+        for scenarios, settings in ((LOADED, TIDIES_AT_ONCE), (DISTURBED, SETTINGS)):
+            wanted = [scenario for name, scenario in scenarios.items() if name in options.only]
+            if wanted:
+                first = [warm] if scenarios is LOADED else []
+                measured = partial(taken, [*first, *wanted], effort=effort)
+                found += on_clusters(makers(options.side), settings, generator, measured)
+    except RuntimeError as error:
+        print(f"the cluster was not measured: {error}", file=sys.stderr)
+    finally:
+        generator.close()
+        shutil.rmtree(FOLDER.absolute(), ignore_errors=True)
+    return found

@@ -1,0 +1,81 @@
+"""A thousand partitions on three brokers: made, left alone, and led by a broker that is killed."""
+
+import time
+
+from bench.load.cluster_faults import recovery
+from bench.load.cluster_scenarios import Effort, Sides
+from bench.load.cluster_side import ClusterSide
+from bench.load.contest import Row, compared, row, tell
+from bench.load.frames import Topic
+from bench.load.processes import cpu_seconds, memory
+
+PARTITIONS = 1000
+SETTLE_SECONDS, IDLE_SECONDS = 5.0, 10.0
+
+
+def creation(sides: Sides, _: Effort) -> list[Row]:
+    """Until all have leaders that serve and followers that are in sync."""
+    tell(f"creating {PARTITIONS:,} partitions")
+    found = []
+    for side in sides:
+        began = time.monotonic()
+        many(side)
+        found.append(
+            row(
+                f"{side.name}: creating {PARTITIONS:,} partitions, RF 3",
+                time.monotonic() - began,
+                "s until all replicas are in sync",
+                "<= 10" if side.name == "tidelog" else "",
+            )
+        )
+    return found
+
+
+def idle(sides: Sides, _: Effort) -> list[Row]:
+    for side in sides:
+        many(side)
+    tell(f"{PARTITIONS:,} idle partitions")
+    time.sleep(SETTLE_SECONDS)
+    pids = {side.name: side.cluster.pids for side in sides}
+    pids["ZooKeeper"] = [pid for side in sides for pid in side.cluster.coordination_pids]
+    before = {name: cpu_seconds(*of_name) for name, of_name in pids.items()}
+    time.sleep(IDLE_SECONDS)
+    used = {
+        name: (cpu_seconds(*of_name) - before[name]) / IDLE_SECONDS * 100
+        for name, of_name in pids.items()
+    }
+    values = {side.name: [used[side.name]] for side in sides}
+    sizes = {side.name: [memory(*side.cluster.pids).now_mb] for side in sides}
+    what = f"three brokers idle with {PARTITIONS:,} partitions"
+    return [
+        compared(f"{what}: CPU", values, "% of a core", "<= 0.5"),
+        compared(f"{what}: memory", sizes, "MB"),
+        *(
+            [row(f"{what}: ZooKeeper beside ours", used["ZooKeeper"], "% of a core")]
+            if pids["ZooKeeper"]
+            else []
+        ),
+    ]
+
+
+def failover_of_many(sides: Sides, _: Effort) -> list[Row]:
+    found: list[Row] = []
+    for side in sides:
+        topic = many(side)
+        tell(f"{side.name}: kill -9 of a leader of {PARTITIONS:,} partitions")
+        victim = next(n for n in side.cluster.nodes if n != side.metadata().controller)
+        took = recovery(side, topic, PARTITIONS, victim)
+        name = f"{side.name}: kill -9 with {PARTITIONS:,} partitions to"
+        target = "<= 2" if side.name == "tidelog" else ""
+        found += [
+            row(f"{name} the next record for one it led", took.first_seconds, "s", target),
+            row(f"{name} a record for each of all", took.all_seconds, "s", target),
+        ]
+    return found
+
+
+def many(side: ClusterSide) -> Topic:
+    """Made when it is first needed, and kept."""
+    if side.many is None:
+        side.many = side.new_topic(PARTITIONS)
+    return side.many

@@ -1,0 +1,105 @@
+"""One broker's disk is full, fails, or holds what was not written (F9, F10, F12, X26, V19).
+
+It is broker 3's: leaders move away from it, nothing that was acknowledged is lost, and when the
+disk is whole again the broker comes back with all its replicas.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from support.cluster_processes import BrokerProcess, Cluster, wait_until
+from support.cluster_stage import Stage
+from support.disk_faults import FailingDisk, SmallDisk
+from support.replica_files import stored_batches
+from support.workload import now
+
+BROKEN = 3
+
+
+def broken_broker(stage: Stage) -> BrokerProcess:
+    return stage.cluster.brokers[BROKEN]
+
+
+def leads_something(cluster: Cluster, topic: str) -> bool:
+    indexes = cluster.tree.replicas(topic)
+    return any(cluster.tree.leader(topic, index) == BROKEN for index in indexes)
+
+
+def start_again(broker: BrokerProcess) -> None:
+    """Once its disk works; it may have ended by itself."""
+    if broker.is_running:
+        broker.kill()
+    broker.start()
+
+
+@pytest.mark.parametrize("what", ["write", "fsync"])
+def test_a_disk_that_fails_costs_its_broker_the_lead(
+    stage: Stage, failing_disk: FailingDisk | None, what: str
+) -> None:
+    """F10: everything it led is led by others; after the first error nothing more is written."""
+    if failing_disk is None:
+        pytest.skip("there is no gcc to make the shim with")
+    assert leads_something(stage.cluster, stage.topic)
+    try:
+        if what == "write":
+            failing_disk.fail_writes()
+        else:
+            failing_disk.fail_syncs()
+            wait_until(
+                lambda: not leads_something(stage.cluster, stage.topic), "a sync has failed", 15
+            )
+        stage.back(f"F10 EIO on {what}", now(), seconds_max=10)
+        assert not leads_something(stage.cluster, stage.topic)
+    finally:
+        failing_disk.work()
+    start_again(broken_broker(stage))
+    stage.check()
+
+
+def test_a_full_disk_costs_its_broker_the_lead(stage: Stage, small_disk: SmallDisk | None) -> None:
+    """F9: a write that was cut short leaves no half batch."""
+    if small_disk is None:
+        pytest.skip("no small file system can be mounted here")
+    assert leads_something(stage.cluster, stage.topic)
+    small_disk.fill()
+    try:
+        wait_until(lambda: not leads_something(stage.cluster, stage.topic), "the disk is full", 15)
+        stage.back("F9 the disk is full", now(), seconds_max=10)
+    finally:
+        small_disk.free()
+    start_again(broken_broker(stage))
+    stage.check()
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_a_flipped_bit_is_never_served_and_heals(stage: Stage, where: str) -> None:
+    """F12: in a follower's segment, while it is down. It then leads, and everything is read."""
+    follower, cluster, topic = stage.follower, stage.cluster, stage.topic
+    follower.kill()
+    flip_a_bit(follower.log_dir, topic, 0 if where == "first" else -1)
+    follower.start()
+    cluster.wait_in_sync(topic)
+    stage.leader.kill()
+    other = next(
+        broker
+        for broker in cluster.brokers.values()
+        if broker is not follower and broker.is_running
+    )
+    other.kill()
+    other.start()
+    stage.back(f"F12 a bit of the {where} batch flipped, others restarted", now(), 10)
+    stage.check()
+
+
+def flip_a_bit(log_dir: Path, topic: str, number: int) -> None:
+    """In the records of one of the stored batches, where only the CRC shows it."""
+    batch = stored_batches(log_dir, topic, 0)[number]
+    for path in sorted((log_dir / f"{topic}-0").glob("*.log")):
+        data = bytearray(path.read_bytes())
+        position = data.find(batch.data)
+        if position >= 0:
+            data[position + len(batch.data) - 2] ^= 1
+            path.write_bytes(data)
+            return
+    raise AssertionError("the batch is in one of the segments")
