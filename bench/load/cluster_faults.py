@@ -1,26 +1,20 @@
 """Clusters that lose a broker and get it back: how long nobody answers, and how fast it catches up.
 
-A prober writes as a client does: it asks any broker who leads, writes with acks=all, and tries
-again at once. The clock runs from just before the kill to the answer without an error.
+The clock runs from just before the kill to the answer without an error to a record that was written
+with acks=all, by a prober that asks for the leader and tries again as clients do.
 """
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from bench.load.cluster_scenarios import SECONDS_MAX, Effort, Sides
 from bench.load.cluster_side import ClusterSide
 from bench.load.contest import Row, row, tell
-from bench.load.frames import ACKS_ALL, FETCH, PRODUCE, Topic, batch, fetch, produce
+from bench.load.frames import FETCH, Topic, batch, fetch
 from bench.load.generator import Stream
-from bench.load.metadata import Metadata
-from bench.load.target import Target
+from bench.load.prober import Prober
 
-PROBE_TIMEOUT_MS = 200
-"""One partition that waits for a dead follower must not keep the rest of its request waiting."""
-RECOVERY_SECONDS_MAX = 90
 PAUSE_SECONDS = 0.005
 SESSION_SECONDS, TICK_SECONDS, GRACE_SECONDS = 18.0, 0.25, 1.0
 """What ZooKeeper and a broker agree on with default settings."""
@@ -30,107 +24,23 @@ CATCH_UP_MULTIPLE = 3
 FETCH_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
-    first_seconds: float
-    """To the first record for a partition that the dead one led."""
-    all_seconds: float
-
-
-class Prober:
-    """Writes a record to partitions of a topic, through whatever happens to the brokers."""
-
-    def __init__(self, side: ClusterSide, topic: Topic) -> None:
-        self._side, self._topic = side, topic
-        self._targets: dict[int, Target] = {}
-        self._record = batch(100)
-
-    def acknowledged(self, wanted: Iterable[int]) -> set[int]:
-        """Those of the partitions that took a record in one try."""
-        found, remaining = self._metadata(), set(wanted)
-        sent: list[int] = []
-        for leader in self._side.cluster.running if found else ():
-            numbers = [n for n in found.led_by(leader) if n in remaining] if found else []
-            if numbers and self._send(leader, numbers):
-                sent.append(leader)
-        return {number for leader in sent for number in self._answers(leader)}
-
-    def close(self) -> None:
-        for target in self._targets.values():
-            target.close()
-
-    def _metadata(self) -> Metadata | None:
-        for number in self._side.cluster.running:
-            try:
-                return self._target(number).metadata(self._topic.name)
-            except (OSError, RuntimeError) as error:
-                self._drop(number, error)
-        return None
-
-    def _send(self, leader: int, numbers: Sequence[int]) -> bool:
-        try:
-            target = self._target(leader)
-            batches = [(number, self._record) for number in numbers]
-            version = target.versions[PRODUCE]
-            target.send(produce(self._topic, batches, version, ACKS_ALL, PROBE_TIMEOUT_MS))
-        except (OSError, RuntimeError) as error:
-            self._drop(leader, error)
-            return False
-        return True
-
-    def _answers(self, leader: int) -> list[int]:
-        try:
-            answer = self._target(leader).produce_answer()
-        except (OSError, RuntimeError) as error:
-            self._drop(leader, error)
-            return []
-        return [number for number, error in answer.items() if not error]
-
-    def _target(self, number: int) -> Target:
-        if number not in self._targets:
-            address = self._side.cluster.nodes[number].address
-            self._targets[number] = Target(*address, timeout_seconds=10)
-        return self._targets[number]
-
-    def _drop(self, number: int, error: Exception) -> None:
-        """The next try connects anew; that a broker which runs has closed is worth a line."""
-        tell(f"{self._side.name}: connection to broker {number}: {error}")
-        if number in self._targets:
-            self._targets.pop(number).close()
-
-
 def recovery(
-    side: ClusterSide, topic: Topic, partitions: int, victim: int, with_guard: bool = False
-) -> Recovery:
-    """Kills a leader, waits until all partitions take records again, and brings it back."""
+    side: ClusterSide, topic: Topic, victim: int, wanted: set[int], with_guard: bool = False
+) -> float:
+    """Kills a leader and brings it back: seconds until all those partitions took a record."""
     prober = Prober(side, topic)
-    everything = set(range(partitions))
-    side.wait(lambda: prober.acknowledged(everything) == everything, "cannot be written")
-    lost = set(side.metadata(topic).led_by(victim))
+    prober.write(wanted)
     began = time.monotonic()
     side.cluster.kill_node(victim, with_guard=with_guard)
     try:
-        found = _served_again(prober, everything, lost, began)
+        prober.write(wanted)
+        took = time.monotonic() - began
     finally:
         prober.close()
         side.cluster.start_node(victim)
         side.cluster.await_members()
-    side.await_in_sync(topic, partitions)
-    return found
-
-
-def _served_again(prober: Prober, wanted: set[int], lost: set[int], began: float) -> Recovery:
-    first, pending = 0.0, set(wanted)
-    while pending:
-        taken = prober.acknowledged(pending)
-        now = time.monotonic() - began
-        pending -= taken
-        first = first or (now if taken & lost else 0.0)
-        if now > RECOVERY_SECONDS_MAX:
-            raise RuntimeError(f"{len(pending)} partitions take no records after {now:.0f} s")
-        if not taken:
-            time.sleep(PAUSE_SECONDS)
-    return Recovery(first_seconds=first, all_seconds=time.monotonic() - began)
+    side.await_in_sync(topic, len(side.metadata(topic).places))
+    return took
 
 
 def failover(sides: Sides, effort: Effort) -> list[Row]:
@@ -166,9 +76,9 @@ def machine_death(sides: Sides, _: Effort) -> list[Row]:
 
 def killed(side: ClusterSide, victim: int, with_guard: bool = False) -> float:
     """Seconds to the next record for a partition that the victim led."""
-    partitions = len(side.cluster.nodes)
-    topic = side.new_topic(partitions)
-    return recovery(side, topic, partitions, victim, with_guard).first_seconds
+    topic = side.new_topic(len(side.cluster.nodes))
+    led = side.metadata(topic).led_by(victim)
+    return recovery(side, topic, victim, set(led[:1]), with_guard)
 
 
 def _killed_row(side: ClusterSide, who: str, took: list[float], target: str) -> Row:

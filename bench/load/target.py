@@ -74,6 +74,9 @@ class Target:
         answer.take(16) if has_ids(PRODUCE, self.versions[PRODUCE]) else answer.compact()
         return dict(_read_produced(answer) for _ in range(answer.count()))
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def close(self) -> None:
         self._socket.close()
 

@@ -50,6 +50,7 @@ from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 from tidelog.peers.link import Address, Wiring
 from tidelog.peers.peers import BrokerPeers
+from tidelog.replication_throttles import FOLLOWER, LeaderThrottle, is_named
 from tidelog.serving.counters import Counters
 from tidelog.serving.fetch_sessions import FetchSessions
 from tidelog.slow_appends import SlowAppends
@@ -57,6 +58,7 @@ from tidelog.wire.frames import ReceiveBuffers
 
 STOP_MS_MAX: Final = 10_000
 SESSION_EVICTION_MS: Final = 120_000
+DIR_CHECK_MS: Final = 200
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -127,6 +129,9 @@ class Broker:
         self._disk_work = DiskWork(world.loop)
         self.slow_appends = SlowAppends(
             self._disk_work, world.clock, world.inspecting, world.pressure
+        )
+        self.leader_throttle = LeaderThrottle(
+            lambda: self.metadata.image, lambda: self.settings, world.loop, world.clock
         )
         self.in_sync = InSync(self.partitions, lambda: self.settings, world.clock, world.loop)
         self.hosting = Hosting(
@@ -230,6 +235,7 @@ class Broker:
             self.settings,
             self.broker_id,
             lambda: self.metadata.broker_epoch,
+            self._is_throttled,
         )
         self.hosting.connect(self.broker_id, self._epoch_of, self._log_settings, self._fetchers)
         self.in_sync.start(IsrWriter(self._coordination), self.metadata.isr_changed)
@@ -257,6 +263,10 @@ class Broker:
         if broker is None or self.inter_broker_listener is None:
             return None
         return broker.endpoints.get(self.inter_broker_listener)
+
+    def _is_throttled(self, topic_id: bytes, index: int) -> bool:
+        image, setting = self.metadata.image, f"{FOLLOWER}.replicas"
+        return is_named(image, topic_id, index, self.broker_id, setting)
 
     def _epoch_of(self, broker_id: int) -> int | None:
         """The epoch under which a broker is registered, as far as is known here."""
@@ -290,13 +300,26 @@ class Broker:
         if error is None:
             self.housekeeping.start()
             self.doors.open()
+            self._look_at_dirs(0)
         done(error)
+
+    def _look_at_dirs(self, known: int) -> None:
+        """Tells the controller of a log dir that has failed: others shall lead what lies there."""
+        if self._is_stopping:
+            return
+        failed = len(self.logs.dirs) - len(self.logs.online)
+        if failed > known:
+            self.hosting.dirs_failed()
+            self.metadata.log_dir_failed()
+        at_ms = self.clock.monotonic_ms() + DIR_CHECK_MS
+        self.loop.call_at(at_ms, partial(self._look_at_dirs, failed))
 
     # -- following the metadata
 
     def _changed(self, change: Change) -> None:
         if change.broker_config:
             self._configure(list(self.partitions))
+            self.leader_throttle.configure()
             if self._fetchers is not None:
                 self._fetchers.configure(self.settings)
         elif change.topic_configs:
@@ -324,6 +347,7 @@ class Broker:
         self._listening.close()
         self.housekeeping.stop()
         self.in_sync.stop()
+        self.leader_throttle.close()
         if self._fetchers is not None:
             self._fetchers.close()
         deadline_ms = self.clock.monotonic_ms() + STOP_MS_MAX

@@ -13,12 +13,12 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Clock
 from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
-from tidelog.replication.replica import Verdict
+from tidelog.replication.replica import APPEND, BACK_OFF, RESTART, TRUNCATE
 from tidelog.slow_appends import SMALL_BYTES_MAX, SlowAppends
 
 _log = logging.getLogger("tidelog.following")
 
-_CUTS: Final = (Verdict.truncate, Verdict.restart)
+_CUTS: Final = (TRUNCATE, RESTART)
 
 
 class Asker(Protocol):
@@ -68,14 +68,14 @@ class Following:
         partition = self.partition
         verdict = partition.replica.answered(leader_epoch, error, diverging, log_start_offset)
         try:
-            if verdict is Verdict.append:
+            if verdict is APPEND:
                 return self._append(records, (high_watermark, log_start_offset))
             if verdict in _CUTS:
-                self._cut(is_restart=verdict is Verdict.restart)
+                self._cut(is_restart=verdict is RESTART)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
             return False
-        return verdict is not Verdict.back_off
+        return verdict is not BACK_OFF
 
     def _append(self, records: memoryview | None, leader: tuple[int, int]) -> bool | None:
         partition, size = self.partition, 0

@@ -226,6 +226,16 @@ class Hosting:
             log_end_offset=end,
         )
 
+    def dirs_failed(self) -> None:
+        """What lies in a log dir that has failed is neither led nor followed here any more."""
+        for partition in list(self._partitions):
+            if partition.log.home.failure is not None and partition.replica.role is not Role.nobody:
+                _log.error("offline partition=%s why=its log dir has failed", partition.name)
+                self._unfollow(partition)
+                partition.resign()
+                self._partitions.set_led(partition)
+                self._partitions.set_offline(partition.topic, partition.topic_id, partition.index)
+
     def resign(self) -> None:
         """The session with the coordinator is over: leads and follows nothing until told."""
         for partition in list(self._partitions):

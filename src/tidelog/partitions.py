@@ -55,6 +55,10 @@ class Partitions:
     def forget_offline(self, topic: str, topic_id: bytes, index: int) -> None:
         self._offline -= {(topic, index), (topic_id, index)}
 
+    def is_here(self, topic: str | bytes, index: int) -> bool:
+        """Whether this broker has a replica, be its log dir online or not."""
+        return (topic, index) in self._held or (topic, index) in self._offline
+
     def find(self, topic: str | bytes, index: int) -> Partition:
         """A partition that is led here, by its topic's name or id."""
         partition = self.by_key.get((topic, index))

@@ -96,15 +96,12 @@ def topic_names() -> Iterator[str]:
 
 
 @pytest.fixture
-def healed(cluster: Cluster) -> Iterator[Cluster]:
-    """Whatever a test has left behind is over when the next begins."""
-    cluster.heal()
-    yield cluster
-    cluster.heal()
-
-
-@pytest.fixture
-def stage(healed: Cluster, topic_names: Iterator[str], tell: Tell) -> Stage:
-    made = Stage(healed, next(topic_names), 3, tell)
-    made.begin()
-    return made
+def stage(cluster: Cluster, topic_names: Iterator[str], tell: Tell) -> Iterator[Stage]:
+    made = Stage(cluster, next(topic_names), 3, tell)
+    try:
+        made.begin()
+        yield made
+    finally:
+        if not made.is_checked:
+            made.workload.abandon()
+            cluster.start_anew()

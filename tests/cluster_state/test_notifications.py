@@ -160,3 +160,21 @@ def test_what_was_altered_while_a_session_was_away_is_known_when_it_is_back() ->
     cluster.loop.run_for(1000)
     assert members[2].metadata.image.topics["t"].config == {"retention.ms": "5"}
     assert Change(topic_configs=("t",)) in members[2].changes
+
+
+def test_a_session_that_expires_between_preparing_and_joining_costs_no_announcement() -> None:
+    """X22: the watch on changes was left in a session that is gone."""
+    cluster, members = cluster_of(3)
+    cluster.kill(members[2])
+    again = cluster.member(2)
+    prepared: list[Exception | None] = []
+    again.metadata.prepare(prepared.append)
+    assert cluster.loop.run_until(lambda: prepared == [None])
+    again.coordination.expire()
+    cluster.exchange.reachable[2] = again.metadata.handle
+    joined: list[Exception | None] = []
+    again.metadata.join(joined.append)
+    assert cluster.loop.run_until(lambda: joined == [None])
+    assert members[1].alter("topic", "t", {"retention.ms": ("set", "5")}) == [None]
+    cluster.loop.run_for(1000)
+    assert again.metadata.image.topics["t"].config == {"retention.ms": "5"}

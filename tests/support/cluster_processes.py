@@ -65,7 +65,7 @@ class BrokerProcess:
         self.broker_id = broker_id
         self.name = str(broker_id)
         self.log_dir = folder / "logs"
-        self.output = folder / "server.log"
+        self.output = folder.with_suffix(".log")
         self.address = f"127.0.0.1:{port}"
         self.settings: dict[str, str] = {}
         self.environment: dict[str, str] = {}
@@ -228,6 +228,12 @@ class Cluster:
                 started.append(broker)
         for broker in started:
             broker.wait_until_started()
+
+    def start_anew(self) -> None:
+        """Whatever state it is in: all brokers are killed first."""
+        for broker in self.brokers.values():
+            broker.close()
+        self.heal()
 
     def start_zookeeper(self) -> None:
         """What was killed leaves its record of itself, so that is forgotten first."""

@@ -32,6 +32,8 @@ class Stage:
         self.topic = topic
         self.partitions = partitions
         self.tell = tell
+        self.is_checked = False
+        """Everything is well: the next test can go on from here."""
         cluster.create(topic, partitions)
         self.workload = Workload(cluster.bootstrap, topic, partitions)
         self.leader_known_before = self.leader
@@ -46,7 +48,7 @@ class Stage:
 
     def back(self, what: str, since: int, seconds_max: float) -> float:
         """Waits until there is service again."""
-        seconds = self.workload.back_after(since)
+        seconds = self.workload.back_after(since, seconds_max + 10)
         self.tell(f"{what}: back after {seconds:.2f} s (at most {seconds_max:.1f} s)")
         assert seconds <= seconds_max, f"{what}: back after {seconds:.2f} s"
         return seconds
@@ -83,6 +85,7 @@ class Stage:
         assert not anomalies, f"{len(anomalies)} anomalies:\n{shown}"
         self.check_replicas()
         assert self.workload.acknowledged_count > 0
+        self.is_checked = True
 
     def check_replicas(self) -> None:
         """Byte by byte, once all have caught up."""

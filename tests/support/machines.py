@@ -1,7 +1,7 @@
 """Three replicas of one partition with model logs, moved by hand: one exchange at a time.
 
 Brokers are called A, B, C. A `Machines` does what a controller, a network and disks would do
-around the machines, and only what a test says. `reading` of the invariants is the test's part.
+around the machines, and only what a test says.
 """
 
 from collections.abc import Sequence
@@ -118,18 +118,22 @@ class Machines:
     def expire(self, name: str) -> None:
         self.replica(name).expire(self.now_ms)
 
-    def write_isr(self, name: str) -> Sequence[int]:
-        """What the leader proposes stands in the coordinator, and it knows."""
+    def proposal(self, name: str) -> Sequence[int]:
+        """The set that the leader wants."""
         replica = self.replica(name)
         match replica.isr:
             case PendingExpand():
-                isr = replica.isr.maximal
+                return replica.isr.maximal
             case PendingShrink(isr=before, removed=removed):
-                isr = tuple(member for member in before if member not in removed)
+                return tuple(member for member in before if member not in removed)
             case Committed():
                 raise AssertionError("nothing is proposed")
+
+    def write_isr(self, name: str) -> Sequence[int]:
+        """What the leader proposes stands in the coordinator, and it knows."""
+        isr = self.proposal(name)
         self.partition_epoch += 1
-        replica.isr_written(isr, self.partition_epoch)
+        self.replica(name).isr_written(isr, self.partition_epoch)
         return isr
 
     # -- what is seen

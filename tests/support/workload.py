@@ -77,6 +77,8 @@ class Writer:
 
     def stop(self, seconds_max: float = SETTLE_SECONDS_MAX) -> int:
         """Sends nothing more, waits for the answers; how many records remain unanswered."""
+        if self._ended.is_set():
+            return 0
         self._ended.set()
         self._thread.join()
         left: int = self._producer.flush(seconds_max)
@@ -168,9 +170,10 @@ class Reader:
         self._consumer.assign([TopicPartition(t, p, OFFSET_BEGINNING) for t, p in self._keys])
 
     def stop(self) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._consumer.close()
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            self._consumer.close()
 
     def read_all(self, ends: Mapping[Key, int]) -> None:
         """From the first offset to these, as one who comes when everything is over."""
@@ -289,6 +292,13 @@ class Workload:
         self._last_reads += last.operations
         clients: list[Writer | Reader] = [*self.writers, *self.readers, last]
         self.errors += [error for one in clients for error in one.errors]
+
+    def abandon(self) -> None:
+        """For a test that has failed: nobody goes on writing or reading."""
+        for writer in self.writers:
+            writer.stop(0)
+        for reader in self.readers:
+            reader.stop()
 
     def ends(self) -> dict[Key, int]:
         """The high watermark of each partition, which is also a row of the history."""

@@ -46,6 +46,8 @@ class ConfigFollowing:
         self._is_looking = False
         self._is_told = False
         self._is_closed = False
+        self._session_id: int | None = None
+        """The one that the watch is left in."""
         self._early: dict[str, None] = {}
         """Topics whose settings changed before this broker was told of them."""
 
@@ -59,6 +61,7 @@ class ConfigFollowing:
                 self._is_looking = False
                 done(names)
                 return
+            self._session_id = self._coordination.session_id
             self._last_seen = max(map(_number, names), default=_NONE_SEEN)
             insist(partial(read_settings, self._coordination), read)
 
@@ -70,8 +73,11 @@ class ConfigFollowing:
 
         insist(self._list, listed)
 
-    def restart(self) -> None:
-        """After an expired session: whatever changed meanwhile is found and told of."""
+    def go_on(self) -> None:
+        """In a new session whatever changed meanwhile is found and told of; in the same one
+        nothing was missed."""
+        if self._session_id == self._coordination.session_id:
+            return
 
         def read(found: Found | CoordinationError) -> None:
             if isinstance(found, CoordinationError):

@@ -77,7 +77,6 @@ class Metadata:
         )
         self._producer_ids: ProducerIds | None = None
         self._joining: Finished | None = None
-        self._registrations = 0
         self.controller: Controller | None = None
         """While this broker is in office."""
         self.broker = _completed(broker_info, settings)
@@ -281,10 +280,7 @@ class Metadata:
 
     def _registered(self, registered: Registered) -> None:
         self.broker = registered.broker
-        self._registrations += 1
-        if self._registrations > 1:
-            # Announcements of the time without a session may have been missed.
-            self._following.restart()
+        self._following.go_on()
         self._obeying.registered(registered)
 
     def _refused(self, error: Exception) -> None:

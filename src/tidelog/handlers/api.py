@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidelog.housekeeping import Housekeeping
     from tidelog.partitions import Partitions
     from tidelog.peers.peers import BrokerPeers
+    from tidelog.replication_throttles import LeaderThrottle
     from tidelog.serving.fetch_sessions import FetchSessions
 
 Part = bytes | Slice
@@ -46,6 +47,7 @@ class Node(Protocol):
     peers: "BrokerPeers"
     partitions: "Partitions"
     sessions: "FetchSessions"
+    leader_throttle: "LeaderThrottle"
     fetch_bytes_max: int
     buffers: ReceiveBuffers
     housekeeping: "Housekeeping"

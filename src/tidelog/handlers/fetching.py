@@ -214,6 +214,9 @@ class Fetching:
         if position.fetch_offset < log.log_start_offset:
             found = self._found(position, partition, None)
             return found._replace(error=int(ErrorCode.offset_out_of_range))
+        throttle, place = self._node.leader_throttle, (partition.topic_id, partition.index)
+        if throttle.holds(*place, self._follower, position):
+            return self._found(position, partition, None)
         records = partition.read_as_follower(position.fetch_offset, room)
         if records is not None and not is_first and records.size > room:
             return None
@@ -267,6 +270,8 @@ class Fetching:
             partition.bytes_out += size
         else:
             partition.readers[self._request.connection] = None
+            place = (partition.topic_id, partition.index)
+            self._node.leader_throttle.sent(*place, self._follower, size)
 
     def _all_of(self, found: list[Found]) -> list[Found]:
         """What was found, and for the rest where it stands; in the order they were asked for."""

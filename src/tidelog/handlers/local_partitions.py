@@ -12,10 +12,9 @@ def find_local(node: Node, topic: str, index: int) -> Partition:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}"
         )
-    partition = node.partitions.by_key.get((topic, index))
-    if partition is None:
-        raise KafkaError(
-            ErrorCode.not_leader_or_follower,
-            f"{topic}-{index} is led by broker {info.partitions[index].leader}",
-        )
-    return partition
+    if node.partitions.is_here(topic, index):
+        return node.partitions.find(topic, index)
+    raise KafkaError(
+        ErrorCode.not_leader_or_follower,
+        f"{topic}-{index} is led by broker {info.partitions[index].leader}",
+    )

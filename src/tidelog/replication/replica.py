@@ -59,6 +59,17 @@ class Verdict(IntEnum):
     back_off = 4
 
 
+# Looking a member up in its class takes longer than the rest of an append's bookkeeping.
+NO_ROLE: Final = Role.nobody
+FOLLOWER: Final = Role.follower
+LEADER: Final = Role.leader
+DROP: Final = Verdict.drop
+APPEND: Final = Verdict.append
+TRUNCATE: Final = Verdict.truncate
+RESTART: Final = Verdict.restart
+BACK_OFF: Final = Verdict.back_off
+
+
 class Replica:
     __slots__ = (
         "_live_epoch",
@@ -96,7 +107,7 @@ class Replica:
         """Whether there are members that fell out of too small a set: they have all that is
         committed, and must not fall behind."""
         self.lag_ms_max = 30_000
-        self.role = Role.nobody
+        self.role = NO_ROLE
         self.leader_id = NOBODY
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
@@ -122,13 +133,13 @@ class Replica:
         assert leader_epoch >= self.leader_epoch, "a leader epoch fell"
         assert self.broker_id in isr, "a leader is in its in-sync set"
         assert set(isr) <= set(replicas), "the in-sync set is part of the replicas"
-        goes_on = self.role is Role.leader and leader_epoch == self.leader_epoch
+        goes_on = self.role is LEADER and leader_epoch == self.leader_epoch
         if goes_on and epochs[1] <= self.partition_epoch:
             return
         known = self.remotes if goes_on else {}
         if not goes_on:
             self.epoch_start = self.log.log_end_offset
-        self._set(Role.leader, self.broker_id, epochs)
+        self._set(LEADER, self.broker_id, epochs)
         self.replicas = tuple(replicas)
         self.isr = Committed(tuple(isr))
         self.remotes = {
@@ -141,12 +152,12 @@ class Replica:
     def become_follower(self, leader_id: int, epochs: tuple[int, int]) -> None:
         """With NOBODY as leader there is nobody to follow, but the epoch is known."""
         assert epochs[0] >= self.leader_epoch, "a leader epoch fell"
-        self._set(Role.nobody if leader_id == NOBODY else Role.follower, leader_id, epochs)
+        self._set(NO_ROLE if leader_id == NOBODY else FOLLOWER, leader_id, epochs)
         self._forget_leadership()
 
     def resign(self) -> None:
         """Leads and follows nothing until it is told again."""
-        self.role = Role.nobody
+        self.role = NO_ROLE
         self.leader_id = NOBODY
         self._forget_leadership()
 
@@ -163,7 +174,7 @@ class Replica:
 
     def check_leads(self, leader_epoch: int) -> None:
         """Refuses what is not asked of a leader, or of one in another epoch (L6)."""
-        if self.role is not Role.leader:
+        if self.role is not LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead it")
         if leader_epoch not in (NO_CHECK, self.leader_epoch):
             older = leader_epoch < self.leader_epoch
@@ -220,10 +231,10 @@ class Replica:
         """The largest known epoch not above `epoch`, and its end (L2). The epoch that this leader
         began is known from its start, record or not (L1)."""
         end = self.log.log_end_offset
-        if self.role is Role.leader and epoch >= self.leader_epoch:
+        if self.role is LEADER and epoch >= self.leader_epoch:
             return self.leader_epoch, end
         known, known_end = self.log.epochs.end_of(epoch, end)
-        if known == NO_EPOCH and epoch != NO_EPOCH and self.role is Role.leader:
+        if known == NO_EPOCH and epoch != NO_EPOCH and self.role is LEADER:
             # No record is left of any epoch: all before its own ended where that began.
             return epoch, self.epoch_start
         return known, known_end
@@ -245,7 +256,7 @@ class Replica:
     def expire(self, now_ms: int) -> None:
         """Proposes to take out of the set who was not caught up for too long (I2); or the same
         set again, where a smaller one is enough now and nobody need be remembered any more."""
-        if self.role is not Role.leader or not isinstance(self.isr, Committed):
+        if self.role is not LEADER or not isinstance(self.isr, Committed):
             return
         end = self.log.log_end_offset
         slow = tuple(
@@ -260,7 +271,7 @@ class Replica:
     def isr_written(self, isr: Sequence[int], partition_epoch: int) -> None:
         """What was proposed stands in the coordinator, or something else of this epoch does.
         What the controller has said since is newer."""
-        assert self.role is Role.leader, "only a leader writes the in-sync set"
+        assert self.role is LEADER, "only a leader writes the in-sync set"
         if partition_epoch < self.partition_epoch:
             return
         self.isr = Committed(tuple(isr))
@@ -269,7 +280,7 @@ class Replica:
 
     def advance(self) -> bool:
         """Lifts the high watermark to what all in the maximal in-sync set have (R2, I5)."""
-        if self.role is not Role.leader or self.is_frozen():
+        if self.role is not LEADER or self.is_frozen():
             return False
         committed = self.log.log_end_offset
         for member in self.isr.maximal:
@@ -315,18 +326,18 @@ class Replica:
         leader_start: int,
     ) -> Verdict:
         """What to do with the answer to a fetch that was sent under `asked_epoch`."""
-        if self.role is not Role.follower or asked_epoch != self.leader_epoch:
-            return Verdict.drop
+        if self.role is not FOLLOWER or asked_epoch != self.leader_epoch:
+            return DROP
         if diverging is not None:
             self.cut_offset = self.common_end(diverging)
             is_inside = self.cut_offset >= self.log.log_start_offset
-            return Verdict.truncate if is_inside else Verdict.restart
+            return TRUNCATE if is_inside else RESTART
         if error == ErrorCode.offset_out_of_range:
             if leader_start > self.log.log_end_offset:
                 self.cut_offset = leader_start
-                return Verdict.restart
-            return Verdict.back_off
-        return Verdict.back_off if error else Verdict.append
+                return RESTART
+            return BACK_OFF
+        return BACK_OFF if error else APPEND
 
     def common_end(self, diverging: Divergence) -> int:
         """Up to where this log may still be the leader's: the end of that epoch in both."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+from tidelog.base.coordination import Delete, Watch, WatchKind
+from tidelog.cluster import paths
 from tidelog.trials.options import Options
 from tidelog.trials.process import Process
 from tidelog.trials.world import World
@@ -21,6 +23,7 @@ class Nemesis:
         self._options: Options = world.options
         self._random = world.loop.choices.stream("faults").random
         self._is_over = False
+        self._session_id = world.ensemble.begin_session(_tell_nobody)
         self._kinds: dict[str, Callable[[], bool]] = {
             "process crash": partial(self._crash_one, machine=False),
             "machine crash": partial(self._crash_one, machine=True),
@@ -37,6 +40,7 @@ class Nemesis:
             "late coordination": self._late_coordination,
             "clean restart": self._restart_cleanly,
             "preferred leaders": self._elect_preferred,
+            "controller deposed": self._depose,
         }
 
     def start(self) -> None:
@@ -229,7 +233,16 @@ class Nemesis:
         self._after(recover)
         return True
 
-    # -- what people ask for
+    # -- what people do
+
+    def _depose(self) -> bool:
+        """Somebody deletes the controller's node, as Kafka's manual says to do: its session
+        lives on, and it hears of it late."""
+        ensemble = self._world.ensemble
+        if ensemble.tree.exists(paths.CONTROLLER) is None:
+            return False
+        ensemble.write(self._session_id, [Delete(path=paths.CONTROLLER)])
+        return True
 
     def _elect_preferred(self) -> bool:
         controller = self._world.controller()
@@ -238,3 +251,7 @@ class Nemesis:
         kind: Literal["preferred"] = "preferred"
         controller.metadata.elect_leaders(kind, None, lambda _results: None)
         return True
+
+
+def _tell_nobody(_watch: Watch, _kind: WatchKind, _path: str) -> None:
+    raise AssertionError("who only deletes leaves no watch")

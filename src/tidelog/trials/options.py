@@ -27,6 +27,7 @@ FAULT_KINDS: Final = (
     "late coordination",
     "clean restart",
     "preferred leaders",
+    "controller deposed",
 )
 
 

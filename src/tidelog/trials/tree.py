@@ -54,11 +54,11 @@ class WatchedEnsemble(SimEnsemble):
             f"{state.leader_epoch}, ISR {state.isr}, ELR {state.elr}, version {version}"
         )
         self._count(before, state)
+        oracle.state_written(state, version)
         if before is None or before.leader_epoch != state.leader_epoch:
             epoch = decode_controller_epoch(self.tree.get(paths.CONTROLLER_EPOCH).data)
             if state.controller_epoch != epoch:
                 raise Violation("V20", f"a controller of epoch {state.controller_epoch} wrote")
-        oracle.state_written(state, version)
 
     def _count(self, before: State | None, state: State) -> None:
         counts = self._counts

@@ -1,0 +1,174 @@
+"""Every rule switched off, and the invariant that then breaks: a check that cannot fail is worth
+nothing. Frequent ones are found by the explorer within a few seeds; rare ones are scripted.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from support import cluster_mutants as cluster
+from support import replication_mutants as machine
+from support.watched import Watched, number
+from tidelog.replication.isr import PendingShrink
+from tidelog.trials.history import run_history
+from tidelog.trials.violation import Violation
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+SEEDS_MAX = 400
+"""Of 20,000 that would be allowed; some twenty are needed on average."""
+
+
+@pytest.mark.parametrize(
+    ("mutant", "invariants"),
+    [
+        pytest.param(machine.cut_to_watermark, ("V2", "V3", "V5"), id="D1-X1"),
+        pytest.param(machine.compare_lengths_only, ("V1", "V3", "V5", "V13"), id="D1-X2"),
+        pytest.param(machine.count_fetches_of_any_epoch, ("V7",), id="D3"),
+        pytest.param(machine.expand_at_the_watermark, ("V10",), id="D4-X6"),
+        pytest.param(machine.expand_for_any_incarnation, ("V10",), id="D4-X19"),
+        pytest.param(machine.expand_after_the_write, ("V3", "V4", "V5"), id="D5-X13"),
+        pytest.param(machine.shrink_before_the_write, ("V1", "V3", "V5", "V11"), id="D5-X14"),
+        pytest.param(machine.keep_empty_epochs, ("V6",), id="D7-X11"),
+        pytest.param(machine.commit_below_min_isr, ("V7",), id="D8-X20"),
+        pytest.param(cluster.trust_any_incarnation, ("V2", "V3", "V9"), id="D9-X18"),
+        pytest.param(cluster.first_back_leads, ("V2", "V3"), id="D10-X21"),
+        pytest.param(cluster.recovered_keeps_its_set, ("V2", "V3"), id="D10-keeps-the-set"),
+        pytest.param(cluster.forget_eligible_leaders, ("V2", "V3"), id="D10-X20"),
+        pytest.param(cluster.write_isr_unconditionally, ("V3", "V4", "V9"), id="I4-X15"),
+        pytest.param(cluster.obey_any_controller, ("V20",), id="D11-X17"),
+    ],
+)
+def test_explorer_finds_the_missing_rule(
+    mutant: Mutant, invariants: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    for seed in range(SEEDS_MAX):
+        try:
+            run_history(seed)
+        except Violation as violation:
+            if violation.invariant in invariants:
+                return
+    pytest.fail(f"none of {invariants} broke in {SEEDS_MAX} histories")
+
+
+Script = Callable[[], None]
+
+
+def x5_fast_failover() -> None:
+    machines = Watched()
+    for name in "ABC":
+        machines.hold(name, "e1:m1", high_watermark=1)
+    machines.epoch = machines.partition_epoch = 1
+    machines.lead("B", isr="B", told="B")
+    machines.lead("B", isr="ABC", told="")
+    machines.replica("B").min_isr = 4
+    machines.write("B", 2, 3)
+    machines.lead("A", isr="ABC", told="A")
+    machines.write("A", 4)
+    machines.lead("C", isr="ABC", told="C")
+    machines.write("C", 5, 6, 7)
+    machines.lead("B", isr="B", told="BC")
+    machines.replica("B").min_isr = 1
+    machines.write("B", 8)
+    for _ in range(4):
+        machines.fetch("C")
+
+
+def x7_zombie_follower() -> None:
+    """B fetches from A as it did two epochs ago; then the news of the epoch between arrive."""
+    machines = Watched(min_isr=2)
+    for name in "ABC":
+        machines.hold(name, "e0:m1", high_watermark=1)
+    machines.lead("A", isr="ABC")
+    machines.lead("C", isr="ABC", told="C")
+    machines.write("C", 2)
+    machines.lead("A", isr="AB", told="A")
+    machines.write("A", 3)
+    machines.fetch("B")
+    machines.fetch("B")
+    machines.replica("B").become_follower(number("C"), (2, 2))
+    machines.fetch("B")
+
+
+def x12_late_answer_of_another_epoch() -> None:
+    """A tells B to cut; B hears it after it has led, and what it has is committed."""
+    machines = Watched(min_isr=1)
+    for name in "ABC":
+        machines.hold(name, "e0:m1", high_watermark=1)
+    machines.lead("A", isr="ABC")
+    machines.lead("C", isr="ABC", told="BC")
+    machines.write("C", 2)
+    machines.fetch("B")
+    machines.lead("A", isr="AB", told="AB")
+    ask = machines.ask("B")
+    late = machines.serve("A", ask)
+    assert late.diverging == (0, 1)
+    machines.lead("B", isr="B", told="BC")
+    machines.settle("C")
+    machines.write_isr("B")
+    machines.acknowledge("B", 2)
+    machines.lead("C", isr="BC", told="BC")
+    machines.take("B", ask, late)
+
+
+def x8_diverging_fetch() -> None:
+    machines = Watched("AB")
+    for name in "AB":
+        machines.hold(name, "e0:m1", high_watermark=1)
+    machines.lead("B", isr="AB", told="B")
+    machines.write("B", 4, 5)
+    machines.lead("A", isr="AB")
+    machines.write("A", 6, 7, 8)
+    machines.serve("A", machines.ask("B"))
+
+
+@pytest.mark.parametrize(
+    ("script", "mutant", "invariant"),
+    [
+        pytest.param(x5_fast_failover, machine.answer_with_the_next_epoch, "V1", id="D1-X5"),
+        pytest.param(x7_zombie_follower, machine.serve_any_epoch, "V3", id="D2-X7"),
+        pytest.param(
+            x12_late_answer_of_another_epoch, machine.take_answers_of_any_epoch, "V3", id="D2-X12"
+        ),
+        pytest.param(x8_diverging_fetch, machine.count_diverging_fetches, "V5", id="D3-X8"),
+    ],
+)
+def test_script_breaks_without_its_rule_only(
+    script: Script, mutant: Mutant, invariant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script()
+    mutant(monkeypatch)
+    with pytest.raises(Violation) as found:
+        script()
+    assert found.value.invariant == invariant, found.value
+
+
+def test_second_fetch_under_way_cuts_what_is_committed() -> None:
+    """D6, X12: which is why a fetcher has one, and drops answers of other connections."""
+    machines = Watched("AB")
+    for name in "AB":
+        machines.hold(name, "e0:m1", high_watermark=1)
+    machines.lead("B", isr="AB", told="B")
+    machines.write("B", 2, 3)
+    machines.lead("A", isr="AB")
+    machines.write("A", 4, 5)
+    first, second = machines.ask("B"), machines.ask("B")
+    late = machines.serve("A", second)
+    machines.take("B", first, machines.serve("A", first))
+    machines.settle("B")
+    machines.acknowledge("A", 5)
+    with pytest.raises(Violation, match="V3"):
+        machines.take("B", second, late)
+
+
+def test_proposal_that_is_refused_stays_open_without_harm() -> None:
+    """D5, X14: the leader goes on counting the member that it wanted to drop."""
+    machines = Watched("AB")
+    machines.lead("A", isr="AB")
+    machines.write("A", 1)
+    machines.now_ms += 60_000
+    machines.expire("A")
+    assert isinstance(machines.replica("A").isr, PendingShrink)
+    machines.write("A", 2)
+    with pytest.raises(AssertionError, match="not committed"):
+        machines.acknowledge("A", 2)
