@@ -16,6 +16,7 @@ from bench.load.target import Target
 PROBE_TIMEOUT_MS = 1000
 """A partition that waits for a dead follower keeps the rest of its request waiting so long."""
 ASKING_SECONDS = 0.02
+"""Between two looks at who leads, and only while something is not on its way."""
 SECONDS_MAX = 90
 
 
@@ -24,7 +25,8 @@ class Prober:
         self._side, self._topic = side, topic
         self._targets: dict[int, Target] = {}
         self._asked: Target | None = None
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, list[int]] = {}
+        """The partitions that each leader was sent records for, and has not answered yet."""
         self._record = batch(100)
 
     def write(self, wanted: set[int]) -> None:
@@ -44,10 +46,11 @@ class Prober:
             target.close()
 
     def _send_all(self, pending: set[int]) -> None:
-        found = self._metadata()
+        sent = {number for numbers in self._waiting.values() for number in numbers}
+        found = self._metadata() if pending - sent else None
         for leader in self._side.cluster.running if found else ():
             if found and leader not in self._waiting:
-                self._send(leader, [n for n in found.led_by(leader) if n in pending])
+                self._send(leader, [n for n in found.led_by(leader) if n in pending - sent])
 
     def _send(self, leader: int, numbers: list[int]) -> None:
         if not numbers:
@@ -62,7 +65,7 @@ class Prober:
         except (OSError, RuntimeError) as error:
             self._drop(leader, error)
         else:
-            self._waiting.add(leader)
+            self._waiting[leader] = numbers
 
     def _acknowledged(self) -> set[int]:
         """What came within the time until the next look at who leads."""
@@ -71,7 +74,7 @@ class Prober:
         return {number for descriptor in readable for number in self._take(waiting[descriptor])}
 
     def _take(self, leader: int) -> list[int]:
-        self._waiting.discard(leader)
+        del self._waiting[leader]
         try:
             answer = self._targets[leader].produce_answer()
         except (OSError, RuntimeError) as error:
@@ -97,6 +100,6 @@ class Prober:
     def _drop(self, number: int, error: Exception) -> None:
         """The next try connects anew."""
         tell(f"{self._side.name}: writing to broker {number}: {error}")
-        self._waiting.discard(number)
+        self._waiting.pop(number, None)
         if number in self._targets:
             self._targets.pop(number).close()

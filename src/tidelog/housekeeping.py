@@ -16,6 +16,7 @@ from tidelog.base.settings import Settings
 from tidelog.disk_work import DiskWork
 from tidelog.log.checkpointing import checkpointing
 from tidelog.log.cleaner import Cleaner, Cleaning
+from tidelog.log.epoch_notes import noting_epochs
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
@@ -49,11 +50,12 @@ class Housekeeping:
         self._work = work
         self._loop = work.loop
         self._clock = clock
-        self._written: dict[str, dict[str, bytes]] = {log_dir.path: {} for log_dir in logs.dirs}
         self._is_cleaning = False
         self._is_stopped = False
 
     def start(self) -> None:
+        for log_dir in self._logs.dirs:
+            log_dir.note_epochs = partial(self._note_epochs, log_dir)
         self._every(lambda: FLUSH_CHECK_MS, self._flush)
         self._every(
             lambda: self._settings().whole("replica.high.watermark.checkpoint.interval.ms"),
@@ -95,8 +97,11 @@ class Housekeeping:
         for log in [log for log in log_dir.logs.values() if log.flush_is_due(now_ms)]:
             yield from log.flushing(now_ms)
         if any(log.log_start_offset > log.durable_log_start for log in log_dir.logs.values()):
-            yield from checkpointing(log_dir, self._written[log_dir.path])
+            yield from checkpointing(log_dir)
         yield from log_dir.removing_doomed()
+
+    def _note_epochs(self, log_dir: LogDir) -> None:
+        self._work.run_once("leader epochs", log_dir, noting_epochs(log_dir))
 
     def _checkpoint(self) -> None:
         for log_dir in self._logs.online:
@@ -128,7 +133,7 @@ class Housekeeping:
     def _checkpointing(self, log_dir: LogDir) -> Steps:
         for partition in self._led_in(log_dir):
             log_dir.high_watermarks[partition.name] = partition.high_watermark
-        yield from checkpointing(log_dir, self._written[log_dir.path])
+        yield from checkpointing(log_dir)
 
     def _retain(self) -> None:
         for log_dir in self._logs.online:
@@ -139,7 +144,7 @@ class Housekeeping:
         for partition in self._led_in(log_dir):
             if not partition.is_busy:
                 retain(partition.log, partition.high_watermark, now_ms)
-        yield from checkpointing(log_dir, self._written[log_dir.path])
+        yield from checkpointing(log_dir)
         for partition in self._led_in(log_dir):
             delete_old_segments(partition.log, now_ms)
         yield from log_dir.removing_doomed()
@@ -190,4 +195,4 @@ class Housekeeping:
                 return
             raise log_dir.fail(error) from error
         _log.info("compacted partition=%s %s", log.partition, result["stats"])
-        yield from checkpointing(log_dir, self._written[log_dir.path])
+        yield from checkpointing(log_dir)

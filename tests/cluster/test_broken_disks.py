@@ -72,11 +72,16 @@ def test_a_full_disk_costs_its_broker_the_lead(stage: Stage, small_disk: SmallDi
     stage.check()
 
 
-@pytest.mark.parametrize("where", ["first", "last"])
-def test_a_flipped_bit_is_never_served_and_heals(stage: Stage, where: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "where"), [("killed", "first"), ("killed", "last"), ("stopped", "first")]
+)
+def test_a_flipped_bit_is_never_served_and_heals(stage: Stage, end: str, where: str) -> None:
     """F12: in a follower's segment, while it is down. It then leads, and everything is read."""
     follower, cluster, topic = stage.follower, stage.cluster, stage.topic
-    follower.kill()
+    if end == "killed":
+        follower.kill()
+    else:
+        follower.stop()
     flip_a_bit(follower.log_dir, topic, 0 if where == "first" else -1)
     follower.start()
     cluster.wait_in_sync(topic)
@@ -88,7 +93,8 @@ def test_a_flipped_bit_is_never_served_and_heals(stage: Stage, where: str) -> No
     )
     other.kill()
     other.start()
-    stage.back(f"F12 a bit of the {where} batch flipped, others restarted", now(), 10)
+    what = f"F12 {end}, a bit of the {where} batch flipped, the others restarted"
+    stage.back(what, now(), seconds_max=10)
     stage.check()
 
 

@@ -79,7 +79,7 @@ class Stage:
         self.cluster.heal()
         self.cluster.wait_in_sync(self.topic, IN_SYNC_SECONDS_MAX)
         self.workload.settle()
-        assert self.workload.errors == []
+        assert not self.workload.errors, self.workload.errors[:5]
         anomalies = self.workload.anomalies()
         shown = "\n".join(str(anomaly) for anomaly in anomalies[:10])
         assert not anomalies, f"{len(anomalies)} anomalies:\n{shown}"
@@ -96,7 +96,8 @@ class Stage:
                 partial(_all_reach, list(dirs.values()), topic, partition, end),
                 f"all replicas of {topic}-{partition} reach {end}",
             )
-            assert check_replicas(dirs, topic, partition, end) == []
+            wrong = check_replicas(dirs, topic, partition, end)
+            assert not wrong, wrong
 
 
 def _all_reach(log_dirs: list[Path], topic: str, partition: int, end: int) -> bool:

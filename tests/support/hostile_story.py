@@ -169,7 +169,7 @@ class Story:
     # -- what must hold at any time
 
     def _check_epochs(self) -> None:
-        """V9: no leader epoch and no version of a state falls, and one epoch has one leader; V10."""
+        """V9: no leader epoch and no version falls, and one epoch has one leader; V10."""
         for topic in topics_in_tree(self.cluster).values():
             for number, partition in enumerate(topic.partitions):
                 now = (partition.leader_epoch, partition.state_version, partition.leader)

@@ -157,3 +157,8 @@ def count_diverging_fetches(patch: pytest.MonkeyPatch) -> None:
         return diverging
 
     patch.setattr(Replica, "fetched", counted)
+
+
+def keep_watermark_after_a_cut(patch: pytest.MonkeyPatch) -> None:
+    """X9: what was cut off is still said to be committed."""
+    patch.setattr(Replica, "was_cut", lambda _self: None)

@@ -3,6 +3,8 @@ nothing. Frequent ones are found by the explorer within a few seeds; rare ones a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -11,6 +13,7 @@ from support import replication_mutants as machine
 from support.watched import Watched, number
 from tidelog.replication.isr import PendingShrink
 from tidelog.trials.history import run_history
+from tidelog.trials.options import draw_options
 from tidelog.trials.violation import Violation
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -29,6 +32,7 @@ SEEDS_MAX = 400
         pytest.param(machine.expand_after_the_write, ("V3", "V4", "V5"), id="D5-X13"),
         pytest.param(machine.shrink_before_the_write, ("V1", "V3", "V5", "V11"), id="D5-X14"),
         pytest.param(machine.keep_empty_epochs, ("V6",), id="D7-X11"),
+        pytest.param(machine.keep_watermark_after_a_cut, ("V7",), id="X9"),
         pytest.param(machine.commit_below_min_isr, ("V7",), id="D8-X20"),
         pytest.param(cluster.trust_any_incarnation, ("V2", "V3", "V9"), id="D9-X18"),
         pytest.param(cluster.first_back_leads, ("V2", "V3"), id="D10-X21"),
@@ -49,6 +53,21 @@ def test_explorer_finds_the_missing_rule(
             if violation.invariant in invariants:
                 return
     pytest.fail(f"none of {invariants} broke in {SEEDS_MAX} histories")
+
+
+def test_explorer_finds_a_deposed_controller_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D11, X16: in histories in which controllers are slow and deposed all the time."""
+    drawn = draw_options(Random(1))
+    slow = ("controller deposed", "late coordination", "preferred leaders", "process crash")
+    options = replace(
+        drawn, partitions=4, fault_kinds=slow, fault_gap_ms=25, session_timeout_ms=3_000
+    )
+    for seed in range(3):
+        run_history(seed, options=options)
+    cluster.write_without_the_fence(monkeypatch)
+    with pytest.raises(Violation, match="V20"):
+        for seed in range(SEEDS_MAX):
+            run_history(seed, options=options)
 
 
 Script = Callable[[], None]

@@ -7,6 +7,7 @@ finds the mark and removes what is left.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 from tidelog.base.coordination import (
     Check,
@@ -23,13 +24,37 @@ from tidelog.cluster.writing import Ask, gather, pack, write_parts
 Listed = Callable[[list[str] | CoordinationError], None]
 
 
+TRIES_MAX: Final = 5
+
+
 def remove_nodes(
     coordination: Coordination,
     fence: Check,
     name: str,
     done: Callable[[CoordinationError | None], None],
 ) -> None:
-    """Removes all of a topic that is marked for deletion."""
+    """Removes all of a topic that is marked for deletion. A state that was being made meanwhile
+    is found when it is looked again."""
+
+    def remove(tries_left: int) -> None:
+        def removed(error: CoordinationError | None) -> None:
+            is_changed = error is not None and error.trouble in (Trouble.not_empty, Trouble.no_node)
+            if is_changed and error is not None and error.path != fence.path and tries_left:
+                remove(tries_left - 1)
+            else:
+                done(error)
+
+        _remove_once(coordination, fence, name, removed)
+
+    remove(TRIES_MAX)
+
+
+def _remove_once(
+    coordination: Coordination,
+    fence: Check,
+    name: str,
+    done: Callable[[CoordinationError | None], None],
+) -> None:
 
     def listed(found: list[str] | CoordinationError) -> None:
         if isinstance(found, CoordinationError):

@@ -51,7 +51,7 @@ class Reconciler:
         self._dispatch = dispatch
         self._loop = loop
         self._clock = clock
-        self._writer = StateWriter(coordination, realm.fence)
+        self._writer = StateWriter(coordination, realm.fence, self._is_current)
         self._recovering = Recovering(realm, dispatch, loop, clock, self.mark)
         self.reported = self._recovering.reported
         self.rereading = Rereading(coordination, realm, dispatch, self.mark)
@@ -194,7 +194,7 @@ class Reconciler:
     def _wrote(self, outcome: Outcome) -> None:
         if self._realm.is_over:
             return
-        self._take_over(outcome.done)
+        self._take_over(outcome)
         if outcome.end is not None:
             self._realm.end_by([outcome.end])
             return
@@ -208,19 +208,20 @@ class Reconciler:
             self._marked.update(dict.fromkeys(names))
             self._end_run()
 
-    def _take_over(self, done: list[Planned]) -> None:
+    def _is_current(self, change: Planned) -> bool:
+        return self._realm.partition(change.name) is change.before
+
+    def _take_over(self, outcome: Outcome) -> None:
         by_topic: dict[str, list[Planned]] = {}
-        for change in done:
+        for change in filter(self._is_current, outcome.done):
             by_topic.setdefault(change.name[0], []).append(change)
         for name, changes in by_topic.items():
-            topic = self._realm.image.topics.get(name)
-            if topic is None:
-                continue
-            moves = any(change.moves_replicas for change in changes)
+            version = self._realm.image.topics[name].version
             outcomes = {change.name[1]: change.outcome for change in changes}
-            self._realm.put_partitions(name, outcomes, topic.version + moves)
+            version = max(version, outcome.topic_versions.get(name, version))
+            self._realm.put_partitions(name, outcomes, version)
             self._dispatch.topic_changed(name, [(c.name[1], c.before) for c in changes])
-        for change in done:
+        for change in outcome.done:
             if change.after.leader != NO_LEADER:
                 self._realm.reports.pop(change.name, None)
             self._look_again(change)

@@ -9,6 +9,7 @@ because another broker was quicker or an answer was lost, is taken as it is.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from tidelog.base.coordination import (
     Coordination,
@@ -20,6 +21,7 @@ from tidelog.base.coordination import (
     SetData,
     Stat,
     Trouble,
+    WatchKind,
     Written,
 )
 from tidelog.base.errors import BadValue
@@ -38,6 +40,9 @@ from tidelog.cluster.znodes import (
 )
 
 Failure = CoordinationError | BadValue
+
+ROUNDING_MS: Final = 1000
+"""ZooKeeper rounds the end of a session up to its ticks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +163,10 @@ class Registration:
         self._session_timeout_ms = session_timeout_ms
         self._path = paths.broker(broker.broker_id)
         self._past_sessions: frozenset[int] = frozenset()
-        self._has_waited = False
+        self._is_creating = False
+        self._is_waiting = False
+        self._is_last_try = False
+        self._is_done = False
         self.is_cancelled = False
         self._done: Callable[[Registered | Failure], None] = lambda _: None
 
@@ -167,10 +175,16 @@ class Registration:
     ) -> None:
         """`past_sessions` are those of this process: what is left of them can go."""
         self._past_sessions = past_sessions
-        self._done = done
+
+        def end(result: Registered | Failure) -> None:
+            self._is_done = True
+            done(result)
+
+        self._done = end
         self._create()
 
     def _create(self) -> None:
+        self._is_creating = True
         data = encode_broker(self._broker, self._clock.now_ms())
         create = Create(path=self._path, data=data, ephemeral=True)
 
@@ -196,7 +210,7 @@ class Registration:
             insist(ask, partial(self._got_controller_epoch, broker))
         elif owner in self._past_sessions:
             self._delete(node)
-        elif self._has_waited:
+        elif self._is_last_try:
             self._done(_taken(self._broker.broker_id, node))
         else:
             self._wait()
@@ -229,12 +243,33 @@ class Registration:
 
     def _wait(self) -> None:
         """It may be a predecessor's, whose session is over soon."""
-        self._has_waited = True
-        at_ms = self._clock.monotonic_ms() + self._session_timeout_ms
-        self._loop.call_at(at_ms, self._try_again)
+        self._is_creating = False
+        if not self._is_waiting:
+            self._is_waiting = True
+            at_ms = self._clock.monotonic_ms() + self._session_timeout_ms + ROUNDING_MS
+            self._loop.call_at(at_ms, self._try_last)
+
+        def look(done: Callable[[Stat | CoordinationError | None], None]) -> None:
+            self._coordination.exists(self._path, done, self._moved)
+
+        insist(look, self._looked_again)
+
+    def _moved(self, _kind: WatchKind, _path: str) -> None:
+        self._try_again()
+
+    def _looked_again(self, stat: Stat | CoordinationError | None) -> None:
+        if isinstance(stat, CoordinationError):
+            if not self._is_creating and not self.is_cancelled:
+                self._done(stat)
+        elif stat is None:
+            self._try_again()
+
+    def _try_last(self) -> None:
+        self._is_last_try = True
+        self._try_again()
 
     def _try_again(self) -> None:
-        if not self.is_cancelled:
+        if not self.is_cancelled and not self._is_creating and not self._is_done:
             self._create()
 
 

@@ -66,6 +66,8 @@ class Outcome:
     """The coordinator could not do it; later it may."""
     end: CoordinationError | None = None
     """There is another controller, or the session is over."""
+    topic_versions: dict[str, int] = field(default_factory=dict)
+    """Of topics whose own node was written."""
 
     def note(self, changes: Sequence[Planned], error: CoordinationError | None) -> None:
         if error is None:
@@ -82,9 +84,17 @@ Done = Callable[[Outcome], None]
 
 
 class StateWriter:
-    def __init__(self, coordination: Coordination, fence: Check) -> None:
+    def __init__(
+        self,
+        coordination: Coordination,
+        fence: Check,
+        is_current: Callable[[Planned], bool],
+    ) -> None:
+        """`is_current`: whether a partition is still what its change was planned from. A topic
+        that was deleted and made again since has nodes of the same names and versions."""
         self._coordination = coordination
         self._fence = fence
+        self._is_current = is_current
 
     def write(self, changes: Sequence[Planned], topics: dict[str, TopicInfo], done: Done) -> None:
         """`topics` are those of the image. No more than fit into one write may move replicas of
@@ -113,7 +123,9 @@ class StateWriter:
             error = result if isinstance(result, CoordinationError) else None
             if error is not None and is_lost_race(error) and len(part) > 1:
                 asks: list[Ask[None]] = [
-                    partial(self._write_part, [change], outcome) for change in part
+                    partial(self._write_part, [change], outcome)
+                    for change in part
+                    if self._is_current(change)
                 ]
                 gather(asks, lambda _: done(None))
             else:
@@ -154,7 +166,11 @@ class StateWriter:
                 operations += changed_state(*change.name, change.after)
 
         def wrote(result: list[Written] | CoordinationError) -> None:
-            outcome.note(changes, result if isinstance(result, CoordinationError) else None)
+            if isinstance(result, CoordinationError):
+                outcome.note(changes, result)
+            else:
+                outcome.note(changes, None)
+                outcome.topic_versions[topic.name] = topic.version + 1
             done(None)
 
         self._coordination.write(operations, wrote)
@@ -173,10 +189,14 @@ class StateWriter:
                 done(None)
                 return
             made = {node.path for group in missing for node in group}
-            found = [c for c in changes if paths.state(*c.name) not in made]
-            outcome.unsure += found
-            new = [change for change in changes if change not in found] if found else changes
-            self._make_parts(missing, new, outcome, done)
+            new = [c for c in changes if paths.state(*c.name) in made and self._is_current(c)]
+            outcome.unsure += [change for change in changes if change not in new]
+            if len(new) == len(changes):
+                self._make_parts(missing, new, outcome, done)
+            else:
+                # Those are looked at first; the others come again with them.
+                outcome.unsure += new
+                done(None)
 
         without_existing(self._coordination, groups, looked)
 

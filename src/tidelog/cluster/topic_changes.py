@@ -173,7 +173,9 @@ class TopicChanges:
         known = () if before is None else before.partitions
         if before is not None:
             topic = replace(
-                before, partitions=known + topic.partitions[len(known) :], version=topic.version
+                before,
+                partitions=known + topic.partitions[len(known) :],
+                version=max(before.version, topic.version),
             )
         self._image.put_topic(topic)
         added = [(index, None) for index in range(len(known), len(topic.partitions))]

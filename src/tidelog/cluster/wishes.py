@@ -82,15 +82,18 @@ class Wishes:
     def _shut_down(
         self, broker_id: int, done: Callable[[ControlledShutdownResponse], None]
     ) -> None:
-        """What nobody else holds stays with it, and is none of the remaining ones."""
+        """What nobody else holds who is there stays with it, and is none of the remaining ones:
+        there is nothing to wait for."""
         if self._realm.is_over:
             done(ControlledShutdownResponse(error_code=ErrorCode.not_controller))
             return
+        situation = self._realm.situation()
+        others_there = situation.live.keys() - situation.shutting_down - {broker_id}
         remaining = tuple(
             RemainingPartition(topic=name, index=index)
             for name, topic in self._realm.image.topics.items()
             for index, partition in enumerate(topic.partitions)
-            if partition.leader == broker_id and len(partition.replicas) > 1
+            if partition.leader == broker_id and not others_there.isdisjoint(partition.replicas)
         )
         response = ControlledShutdownResponse(error_code=ErrorCode.none, remaining=remaining)
         # This broker itself is told one thing after the other, and this may be one of them.

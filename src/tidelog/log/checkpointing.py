@@ -1,11 +1,12 @@
 """Writing the checkpoints of a log dir in steps, so that the loop never waits for a disk.
 
-The new files are written beside the old ones and renamed in the loop, unless somebody has
-written checkpoints meanwhile, as the deletion of a topic does: what was collected before that
-must not replace it.
+The new files are written beside the old ones and then renamed, unless somebody who does not go in
+steps has written checkpoints meanwhile, as a truncation does: what was collected before that must
+not replace it. Whoever writes at once takes the file away that is about to be renamed; so
+nothing older can come after it, whichever is first.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING
 
 from tidelog.base.ids import TopicPartition
 from tidelog.log.checkpoints import (
@@ -15,49 +16,49 @@ from tidelog.log.checkpoints import (
     RECOVERY_POINTS,
     format_offsets,
 )
-from tidelog.log.files import TEMPORARY, write_temporary
-from tidelog.log.log_dir import LogDir
+from tidelog.log.files import CHECKPOINTING, TEMPORARY, write_temporary
 from tidelog.log.steps import Steps
+
+if TYPE_CHECKING:
+    from tidelog.log.log_dir import LogDir
 
 Offsets = dict[TopicPartition, int]
 
-CHECKPOINTING: Final = ".checkpointing"
-"""Keeps these temporary files apart from those of somebody who does not go in steps."""
 
-
-def checkpointing(log_dir: LogDir, written: dict[str, bytes]) -> Steps:
-    """Writes those checkpoints that differ from `written`, which is what the files hold."""
+def checkpointing(log_dir: "LogDir") -> Steps:
+    """Writes those checkpoints that differ from what the files hold, and settles the names of
+    replicas that were deleted."""
     if log_dir.failure is not None:
         return
     before = log_dir.checkpoints_written
     starts = {partition: log.log_start_offset for partition, log in log_dir.logs.items()}
     points = {partition: log.recovery_point for partition, log in log_dir.logs.items()}
+    renamed = [partition for partition, is_done in log_dir.unsettled.items() if is_done]
     contents = _contents(log_dir, starts, points)
-    changed = {name: data for name, data in contents.items() if written.get(name) != data}
-    if not changed:
+    changed = {name: data for name, data in contents.items() if log_dir.written.get(name) != data}
+    if not changed and not renamed:
         return
     try:
-        yield lambda: _write_temporary(log_dir, changed)
-        if log_dir.checkpoints_written != before:
-            written.clear()
-            return
-        for name in changed:
-            path = f"{log_dir.path}/{name}"
-            log_dir.disk.rename(path + CHECKPOINTING + TEMPORARY, path)
-        yield lambda: log_dir.disk.sync_folder(log_dir.path)
+        yield lambda: _write_temporary(log_dir, changed, sync_names=bool(renamed))
+        if log_dir.checkpoints_written == before:
+            yield lambda: _put_in_place(log_dir, changed)
     except OSError as error:
-        raise log_dir.fail(error) from error
+        is_expected = isinstance(error, FileNotFoundError) and log_dir.checkpoints_written != before
+        if not is_expected:
+            raise log_dir.fail(error) from error
     if log_dir.checkpoints_written != before:
-        written.clear()
+        log_dir.written.clear()
         return
-    written.update(changed)
+    log_dir.written.update(changed)
+    for partition in renamed:
+        log_dir.unsettled.pop(partition, None)
     for partition, log in log_dir.logs.items():
         if partition in points:
             log.durable_recovery_point = points[partition]
             log.durable_log_start = starts[partition]
 
 
-def _contents(log_dir: LogDir, starts: Offsets, points: Offsets) -> dict[str, bytes]:
+def _contents(log_dir: "LogDir", starts: Offsets, points: Offsets) -> dict[str, bytes]:
     log_dir.log_starts.update(starts)
     log_dir.recovery_points.update(points)
     return {
@@ -68,6 +69,17 @@ def _contents(log_dir: LogDir, starts: Offsets, points: Offsets) -> dict[str, by
     }
 
 
-def _write_temporary(log_dir: LogDir, contents: dict[str, bytes]) -> None:
+def _write_temporary(log_dir: "LogDir", contents: dict[str, bytes], *, sync_names: bool) -> None:
+    """A replica that comes back because its other name was lost must not do so without what the
+    checkpoints said of it."""
+    if sync_names:
+        log_dir.disk.sync_folder(log_dir.path)
     for name, data in contents.items():
         write_temporary(log_dir.disk, f"{log_dir.path}/{name}{CHECKPOINTING}", data)
+
+
+def _put_in_place(log_dir: "LogDir", names: dict[str, bytes]) -> None:
+    for name in names:
+        path = f"{log_dir.path}/{name}"
+        log_dir.disk.rename(path + CHECKPOINTING + TEMPORARY, path)
+    log_dir.disk.sync_folder(log_dir.path)

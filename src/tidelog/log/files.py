@@ -22,6 +22,10 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 REBUILT: Final = ".rebuilt"
 TEMPORARY: Final = ".tmp"
+CHECKPOINTING: Final = ".checkpointing"
+"""Keeps the temporary files of checkpoints that are written in steps apart from those of
+somebody who does not go in steps; and below, those of leader epochs."""
+FLUSHING: Final = ".flushing"
 
 BLOCKS_MAX: Final = 12_288
 

@@ -1,15 +1,17 @@
 """What has to be synced to make a log durable up to an offset.
 
-Waiting and renaming are apart, so that only the loop ever changes names: `sync_files` and
-`sync_folder` do nothing but wait, `rename` is quick. What lies below the recovery point is
-durable, the leader epochs it was written in too. A log has one flush under way at a time.
+It goes in two waits, between which the loop sees whether the log was cut: `sync_files`, then
+`put_in_place`, which gives the leader epochs their name. A truncation writes epochs at once; it
+takes away the file that is about to be renamed, so that older ones cannot come after its own. What
+lies below the recovery point is durable, the leader epochs it was written in too. A log has
+one flush under way at a time.
 """
 
 from dataclasses import dataclass, field
 
 from tidelog.base.ports import Disk, File
 from tidelog.log.checkpoints import LEADER_EPOCHS
-from tidelog.log.files import TEMPORARY, write_temporary
+from tidelog.log.files import FLUSHING, TEMPORARY, write_temporary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +32,13 @@ class Flush:
         for file in self.files:
             file.sync()
         if self.epochs is not None:
-            write_temporary(self.disk, self._epochs_path, self.epochs)
-
-    def rename(self) -> None:
-        if self.epochs is not None:
-            self.disk.rename(self._epochs_path + TEMPORARY, self._epochs_path)
+            write_temporary(self.disk, self._epochs_path + FLUSHING, self.epochs)
 
     @property
     def has_new_names(self) -> bool:
         return self.names_changed or self.epochs is not None
 
-    def sync_folder(self) -> None:
+    def put_in_place(self) -> None:
+        if self.epochs is not None:
+            self.disk.rename(self._epochs_path + FLUSHING + TEMPORARY, self._epochs_path)
         self.disk.sync_folder(self.folder)

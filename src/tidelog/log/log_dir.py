@@ -14,7 +14,8 @@ reads with one error, those of other dirs go on (S10). Checkpoints keep the entr
 replicas that are not open, so that nothing is forgotten while a start is under way.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
@@ -22,6 +23,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Clock, Disk, Lock, Workers
 from tidelog.log import recovery
+from tidelog.log.checkpointing import checkpointing
 from tidelog.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -31,15 +33,23 @@ from tidelog.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     format_meta_properties,
-    format_partition_metadata,
     parse_meta_properties,
     parse_partition_metadata,
     read_offsets,
     write_offsets,
 )
-from tidelog.log.doomed import doomed_name, is_doomed
-from tidelog.log.files import OpenFiles, read_whole, remove_if_there, write_whole
+from tidelog.log.doomed import is_doomed, remove_all
+from tidelog.log.files import (
+    CHECKPOINTING,
+    TEMPORARY,
+    OpenFiles,
+    read_whole,
+    remove_if_there,
+    write_whole,
+)
+from tidelog.log.log_files import LogFiles
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.replicas import NewReplica, deleting, making
 from tidelog.log.steps import Steps, run_now
 
 LOCK: Final = ".lock"
@@ -71,7 +81,14 @@ class LogDir:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.truncations: dict[TopicPartition, int] = {}
         self.checkpoints_written = 0
+        self.written: dict[str, bytes] = {}
+        """What checkpoint files hold, as far as that is known."""
+        self.unsettled: dict[TopicPartition, bool] = {}
+        """Replicas that were deleted, and may be back after a power loss or still be in
+        checkpoints; and whether their folders have other names by now."""
         self.names_changed = False
+        self.new_epochs: dict[LogFiles, None] = {}
+        self.note_epochs: Callable[[], None] | None = None
         self.was_closed = False
         self.same_boot = False
         self.boot_is_noted = False
@@ -83,6 +100,7 @@ class LogDir:
         self._lock: Lock | None = None
         self._is_open = False
         self._doomed: list[tuple[int, str]] = []
+        self._doomed_count = 0
 
     # -- start and stop
 
@@ -118,7 +136,7 @@ class LogDir:
             for name in filter(self._is_folder, self.disk.list(self.path)):
                 partition = TopicPartition.from_folder(name)
                 if is_doomed(name):
-                    self._remove_folder(f"{self.path}/{name}")
+                    remove_all(self.disk, [], [f"{self.path}/{name}"])
                 elif partition is not None:
                     self._open_log(partition, settings_of(partition))
             self._write(BOOT_ID, self.clock.boot_id().encode())
@@ -165,29 +183,18 @@ class LogDir:
 
     # -- replicas
 
+    def check_open(self) -> None:
+        if self.failure is not None:
+            raise self.fail(self.failure)
+        if not self._is_open:
+            raise KafkaError(ErrorCode.kafka_storage_error, f"log dir {self.path} is closed")
+
     def create_log(
         self, partition: TopicPartition, settings: LogSettings, topic_id: bytes | None = None
     ) -> PartitionLog:
-        """Makes the folder of a new replica and opens its log; durably with its first flush. What
-        a checkpoint still says of a replica that was here before, and is gone, must not be
-        believed of this one."""
-        assert partition not in self.logs, f"{partition} is here already"
-        if self.failure is not None:
-            raise self.fail(self.failure)
-        folder = f"{self.path}/{partition.folder}"
-        try:
-            if any(partition in offsets for offsets in self._all_offsets().values()):
-                self._forget_offsets([partition])
-            self.disk.make_folder(folder)
-            if topic_id is not None:
-                metadata = format_partition_metadata(topic_id)
-                path = f"{folder}/{PARTITION_METADATA}"
-                write_whole(self.disk, path, metadata, durable=False)
-            self.names_changed = True
-            log = self._open_log(partition, settings)
-        except OSError as error:
-            raise self.fail(error) from error
-        return log
+        new = NewReplica(partition=partition, settings=settings, topic_id=topic_id)
+        run_now(making(self, [new]))
+        return self.logs[partition]
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         path = f"{self.path}/{partition.folder}/{PARTITION_METADATA}"
@@ -205,36 +212,36 @@ class LogDir:
         self.delete_logs([partition])
 
     def delete_logs(self, partitions: Collection[TopicPartition]) -> None:
-        """Takes replicas out of the dir. Their folders are renamed, durably: a crash finds either
-        a whole log or one that is to be removed. The files go after their delay; in a dir
-        that is offline they stay, and are found to belong to no topic when it is back."""
+        """Takes replicas out of the dir, durably."""
+        run_now(deleting(self, self.let_go(partitions)))
+        run_now(checkpointing(self))
+
+    def let_go(self, partitions: Collection[TopicPartition]) -> list[PartitionLog]:
+        """The replicas are not here any more from now on; what is on the disk is left to do."""
         logs = [self.logs.pop(partition) for partition in partitions]
         for log in logs:
             log.is_gone = True
-        if self.failure is not None:
-            raise self.fail(self.failure)
-        try:
-            for log in logs:
-                self._doom(log)
-            self.disk.sync_folder(self.path)
-            self._forget_offsets(partitions)
-        except OSError as error:
-            raise self.fail(error) from error
+            for segment in log.segments.all:
+                segment.forget()
+            self.forget_offsets(log.partition)
+            self.unsettled[log.partition] = False
+        return logs
 
-    def _doom(self, log: PartitionLog) -> None:
-        for segment in log.segments.all:
-            segment.forget()
-        now_ms = self.clock.now_ms()
-        name = doomed_name(log.partition, f"{now_ms:x}-{len(self._doomed)}")
-        self.disk.rename(log.folder, f"{self.path}/{name}")
-        due_ms = now_ms + log.settings.file_delete_delay_ms
-        self._doomed.append((due_ms, f"{self.path}/{name}"))
+    def is_noted(self, partition: TopicPartition) -> bool:
+        """Whether a checkpoint has something to say of a replica."""
+        return any(partition in offsets for offsets in self._all_offsets().values())
 
-    def _forget_offsets(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget_offsets(self, partition: TopicPartition) -> None:
         for offsets in self._all_offsets().values():
-            for partition in partitions:
-                offsets.pop(partition, None)
-        self.checkpoint()
+            offsets.pop(partition, None)
+
+    def unique(self, now_ms: int) -> str:
+        self._doomed_count += 1
+        return f"{now_ms:x}-{self._doomed_count}"
+
+    def doom(self, folder: str, due_ms: int) -> None:
+        """A folder that is to be removed when its time comes."""
+        self._doomed.append((due_ms, folder))
 
     def remove_doomed(self) -> None:
         """Removes the files and folders whose delay is over."""
@@ -247,15 +254,9 @@ class LogDir:
         folders = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
 
-        def remove() -> None:
-            for path in files:
-                remove_if_there(self.disk, path)
-            for path in folders:
-                self._remove_folder(path)
-
         try:
             if files or folders:
-                yield remove
+                yield lambda: remove_all(self.disk, files, folders)
         except OSError as error:
             raise self.fail(error) from error
 
@@ -269,6 +270,7 @@ class LogDir:
         )
         folder = f"{self.path}/{partition.folder}"
         opened = recovery.open_log(self, partition, folder, settings, found, self.workers)
+        opened.log.was_flushed = found.recovery_point > 0
         if not (self.was_closed or self.boot_is_noted):
             recovery.write_again(opened.log)
         self.logs[partition] = opened.log
@@ -311,8 +313,11 @@ class LogDir:
         if self.failure is not None:
             raise self.fail(self.failure)
         try:
-            write_offsets(self.disk, f"{self.path}/{name}", offsets)
             self.checkpoints_written += 1
+            self.written.pop(name, None)
+            with suppress(FileNotFoundError):
+                self.disk.remove(f"{self.path}/{name}{CHECKPOINTING}{TEMPORARY}")
+            write_offsets(self.disk, f"{self.path}/{name}", offsets)
         except OSError as error:
             raise self.fail(error) from error
 
@@ -389,11 +394,6 @@ class LogDir:
     def _is_folder(self, name: str) -> bool:
         info = self.disk.stat(f"{self.path}/{name}")
         return info is not None and info.is_folder
-
-    def _remove_folder(self, path: str) -> None:
-        for name in self.disk.list(path):
-            self.disk.remove(f"{path}/{name}")
-        self.disk.remove(path)
 
     def _release_lock(self) -> None:
         if self._lock is not None:

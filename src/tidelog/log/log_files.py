@@ -59,6 +59,10 @@ class Home(Protocol):
     failure: OSError | None
     names_changed: bool
     """Whether there are folders of logs whose names are not durable yet."""
+    new_epochs: dict["LogFiles", None]
+    """Logs in which leader epochs began that are to be noted, once `note_epochs` was called."""
+    note_epochs: Callable[[], None] | None
+    """None where they are noted at once."""
 
     def fail(self, error: OSError) -> KafkaError:
         """Takes the log dir offline; returns what the caller is to be told."""
@@ -94,8 +98,10 @@ class LogFiles:
         """Where the log ended when it was last closed, if it was not cut since."""
         self.is_gone = False
         """Whether it was deleted: its folder has another name then, or is another log's."""
+        self.was_flushed = False
+        """Whether its folder, and whose it is, are known to be durable."""
         self._names_changed = False
-        self._truncations = 0
+        self.truncations = 0
         self._snapshot_position = 0
         self._doomed: list[tuple[int, list[str]]] = []
 
@@ -140,12 +146,23 @@ class LogFiles:
         self._snapshot_position = 0
         return segment
 
+    def begin_with(self, segment: Segment) -> None:
+        """Makes it a new, empty log: its first segment has just been made."""
+        self.segments = Segments([segment])
+        self._names_changed = True
+        self.epochs.changed = True
+
     def assign_epoch(self, epoch: int, start: int) -> None:
         """Notes that a leader epoch begins, where a start after a crash of the process alone
-        finds it; for a crash of the machine the next flush does it."""
+        finds it; for a crash of the machine the next flush does it. One that was not noted yet
+        costs that start a longer look."""
         self.epochs.assign(epoch, start)
-        path = f"{self.folder}/{LEADER_EPOCHS_UNSYNCED}"
-        write_whole(self.disk, path, format_epochs(self.epochs.entries), durable=False)
+        if self.home.note_epochs is None:
+            path = f"{self.folder}/{LEADER_EPOCHS_UNSYNCED}"
+            write_whole(self.disk, path, format_epochs(self.epochs.entries), durable=False)
+        else:
+            self.home.new_epochs[self] = None
+            self.home.note_epochs()
 
     def take_snapshot(self, *, durable: bool = False) -> None:
         """Writes the producer state down, so that it need not be replayed from further back."""
@@ -171,16 +188,16 @@ class LogFiles:
 
     def snapshotting(self) -> Steps:
         """The same in steps. What a roll or a truncation has made of it meanwhile counts more."""
-        before, truncations = self.snapshot_offset, self._truncations
+        before, truncations = self.snapshot_offset, self.truncations
         snapshot = self.begin_snapshot()
         try:
             yield snapshot.run
-            if self._truncations != truncations:
+            if self.truncations != truncations:
                 remove_if_there(self.disk, snapshot.path)
         except OSError as error:
             if not self.is_gone:
                 raise self.failed(error) from error
-        if (self.snapshot_offset, self._truncations) == (before, truncations):
+        if (self.snapshot_offset, self.truncations) == (before, truncations):
             self.end_snapshot(snapshot)
 
     @property
@@ -209,7 +226,7 @@ class LogFiles:
             disk=self.disk,
             folder=self.folder,
             upto=self.log_end_offset,
-            truncations=self._truncations,
+            truncations=self.truncations,
             files=files,
             names_changed=self._names_changed,
             epochs=epochs,
@@ -232,9 +249,10 @@ class LogFiles:
     def end_flush(self, flush: Flush, now_ms: int) -> None:
         """What began before a truncation says nothing about the log after it, and what was
         written may have to be written again."""
-        if flush.truncations == self._truncations and self.home.failure is None:
+        if flush.truncations == self.truncations and self.home.failure is None:
             self.recovery_point = max(self.recovery_point, flush.upto)
             self.last_flush_ms = now_ms
+            self.was_flushed = True
         else:
             self.epochs.changed = self._names_changed = True
 
@@ -244,19 +262,26 @@ class LogFiles:
 
     def flushing(self, now_ms: int) -> Steps:
         """The same in steps. A log that is deleted meanwhile is left alone."""
+        if self.is_gone:
+            return
         self.check_online()
         try:
             flush = self.begin_flush()
+        except OSError as error:
+            raise self.failed(error) from error
+        try:
             yield flush.sync_files
             if self.is_gone:
                 return
-            if flush.truncations == self._truncations:
-                flush.rename()
-                if flush.has_new_names:
-                    yield flush.sync_folder
+            if flush.truncations == self.truncations and flush.has_new_names:
+                yield flush.put_in_place
             if self.home.names_changed:
                 self.home.names_changed = False
                 yield lambda: self.disk.sync_folder(self.home.path)
+            self.end_flush(flush, now_ms)
+        except FileNotFoundError as error:
+            if flush.truncations == self.truncations and not self.is_gone:
+                raise self.failed(error) from error
             self.end_flush(flush, now_ms)
         except OSError as error:
             if not self.is_gone:
@@ -266,7 +291,7 @@ class LogFiles:
         """Makes everything durable, so that the next start need not look at it; that is so
         already of a log that is empty, or as the last stop has left it."""
         is_untouched = self.log_end_offset == self.closed_at and not (
-            self._truncations or self._names_changed or self.epochs.changed
+            self.truncations or self._names_changed or self.epochs.changed
         )
         if self.home.failure is not None or not self.log_end_offset or is_untouched:
             return
@@ -295,7 +320,7 @@ class LogFiles:
         return [path for paths in due for path in paths]
 
     def truncated(self) -> None:
-        self._truncations += 1
+        self.truncations += 1
         self._snapshot_position = 0
 
     def check_online(self) -> None:

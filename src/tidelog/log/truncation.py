@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, format_epochs
+from tidelog.log.epoch_notes import forget_pending
 from tidelog.log.files import remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
@@ -147,6 +148,7 @@ def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
 def _write_epochs(log: PartitionLog) -> None:
     if log.epochs.changed:
         data = format_epochs(log.epochs.entries)
+        forget_pending(log)
         write_whole(log.disk, f"{log.folder}/{LEADER_EPOCHS}", data)
         remove_if_there(log.disk, f"{log.folder}/{LEADER_EPOCHS_UNSYNCED}")
         log.epochs.changed = False

@@ -72,13 +72,14 @@ BACK_OFF: Final = Verdict.back_off
 
 class Replica:
     __slots__ = (
+        "_counted",
+        "_isr",
         "_live_epoch",
         "broker_id",
         "cut_offset",
         "epoch_start",
         "has_elr",
         "high_watermark",
-        "isr",
         "lag_ms_max",
         "leader_epoch",
         "leader_id",
@@ -114,9 +115,19 @@ class Replica:
         self.epoch_start = 0
         """Where the log ended when this replica began to lead."""
         self.replicas: tuple[int, ...] = ()
-        self.isr: Isr = Committed(())
         self.remotes: dict[int, Remote] = {}
+        self.isr = Committed(())
         self.cut_offset = 0
+
+    @property
+    def isr(self) -> Isr:
+        return self._isr
+
+    @isr.setter
+    def isr(self, isr: Isr) -> None:
+        """Notes with it whose log ends the high watermark depends on: every append asks."""
+        self._isr = isr
+        self._counted = [self.remotes[m] for m in isr.maximal if m != self.broker_id]
 
     # -- who leads
 
@@ -141,12 +152,12 @@ class Replica:
             self.epoch_start = self.log.log_end_offset
         self._set(LEADER, self.broker_id, epochs)
         self.replicas = tuple(replicas)
-        self.isr = Committed(tuple(isr))
         self.remotes = {
             other: known.get(other) or Remote(now_ms if other in isr else NEVER)
             for other in replicas
             if other != self.broker_id
         }
+        self.isr = Committed(tuple(isr))
         self.advance()
 
     def become_follower(self, leader_id: int, epochs: tuple[int, int]) -> None:
@@ -283,11 +294,10 @@ class Replica:
         if self.role is not LEADER or self.is_frozen():
             return False
         committed = self.log.log_end_offset
-        for member in self.isr.maximal:
-            if member != self.broker_id:
-                reached = self.reached(self.remotes[member])
-                if reached < committed:
-                    committed = reached
+        for remote in self._counted:
+            reached = self.reached(remote)
+            if reached < committed:
+                committed = reached
         if committed <= self.high_watermark:
             return False
         self.high_watermark = committed
@@ -296,7 +306,7 @@ class Replica:
     def is_frozen(self) -> bool:
         """Below the smallest allowed set nothing is committed: those who fell out must not miss
         anything that was (D8)."""
-        return self.has_elr or len(self.isr.isr) < self.min_isr
+        return self.has_elr or len(self._isr.isr) < self.min_isr
 
     def reached(self, remote: Remote) -> int:
         """How far a member counts: not at all before its first fetch in this epoch (D3)."""

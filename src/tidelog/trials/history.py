@@ -14,7 +14,7 @@ from tidelog.trials.clients import VALUES_EACH, Reader, Writer
 from tidelog.trials.counts import Counts
 from tidelog.trials.faults import Nemesis
 from tidelog.trials.leading import TOPIC
-from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN
+from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN, Options
 from tidelog.trials.oracle import Oracle
 from tidelog.trials.violation import Violation
 from tidelog.trials.world import Tracing, World
@@ -24,9 +24,11 @@ CONVERGE_MS_MAX = 60_000
 STEP_MS = 100
 
 
-def run_history(seed: int, tracing: Tracing | None = None) -> Counts:
+def run_history(
+    seed: int, tracing: Tracing | None = None, options: Options | None = None
+) -> Counts:
     """What happened; raises a `Violation`."""
-    world = World(seed, tracing)
+    world = World(seed, tracing, options)
     if tracing is not None:
         tracing(f"{world.options}")
     try:

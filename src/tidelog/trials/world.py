@@ -25,10 +25,13 @@ GUARD_MS = 20
 
 
 class World:
-    def __init__(self, seed: int, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self, seed: int, tracing: Tracing | None = None, options: Options | None = None
+    ) -> None:
+        """`options` are drawn from the seed unless they are given."""
         self.loop = TrialLoop(seed=seed)
         choices = self.loop.choices
-        self.options: Options = draw_options(choices.stream("options"))
+        self.options = options or draw_options(choices.stream("options"))
         self.counts = Counts(histories=1)
         self.disk_draws = choices.stream("disk")
         self.client_draws = choices.stream("clients")
