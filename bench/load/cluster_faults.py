@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bench.load.cluster_scenarios import SECONDS_MAX, Effort, Sides
+from bench.load.cluster_scenarios import OURS, SECONDS_MAX, Effort, Sides, judged
 from bench.load.cluster_side import ClusterSide
 from bench.load.contest import Row, row, tell
 from bench.load.frames import FETCH, Topic, batch, fetch
@@ -47,11 +47,11 @@ def failover(sides: Sides, effort: Effort) -> list[Row]:
     """Each broker leads one of three partitions; ours says who its controller is."""
     tell("kill -9 of a leader")
     found: list[Row] = []
-    for side in sides:
+    for side in judged(sides, effort):
         controller = side.metadata().controller
         victims = [number for number in side.cluster.nodes if number != controller][: effort.kills]
         plain = [killed(side, victim) for victim in victims]
-        is_ours = side.name == "tidelog"
+        is_ours = side.name == OURS
         found.append(_killed_row(side, "a leader", plain, "<= 1" if is_ours else ""))
         if is_ours:
             both = killed(side, side.metadata().controller)
@@ -91,7 +91,7 @@ def catch_up(sides: Sides, effort: Effort) -> list[Row]:
     """A follower that was away, against one consumer with one connection that throws all away."""
     tell("a follower that returns")
     found: list[Row] = []
-    for side in sides:
+    for side in judged(sides, effort):
         taken = [caught_up(side, effort.megabytes * CATCH_UP_MULTIPLE) for _ in range(effort.kills)]
         speeds = f"{median(s for s, _ in taken):.0f} of {median(f for _, f in taken):.0f}"
         found.append(
@@ -99,7 +99,7 @@ def catch_up(sides: Sides, effort: Effort) -> list[Row]:
                 f"{side.name}: a returning follower, of a consumer's speed",
                 median(speed / fetched for speed, fetched in taken),
                 f"x ({speeds} MB/s)",
-                ">= 0.8" if side.name == "tidelog" else "",
+                ">= 0.8" if side.name == OURS else "",
             )
         )
     return found

@@ -3,14 +3,14 @@
 import time
 
 from bench.load.cluster_faults import recovery
-from bench.load.cluster_scenarios import Effort, Sides
+from bench.load.cluster_scenarios import OURS, Effort, Sides, judged
 from bench.load.cluster_side import ClusterSide
 from bench.load.contest import Row, compared, row, tell
 from bench.load.frames import Topic
 from bench.load.processes import cpu_seconds, memory
 
 PARTITIONS = 1000
-SETTLE_SECONDS, IDLE_SECONDS = 5.0, 10.0
+IDLE_SECONDS = 10.0
 
 
 def creation(sides: Sides, _: Effort) -> list[Row]:
@@ -25,17 +25,17 @@ def creation(sides: Sides, _: Effort) -> list[Row]:
                 f"{side.name}: creating {PARTITIONS:,} partitions, RF 3",
                 time.monotonic() - began,
                 "s until all replicas are in sync",
-                "<= 10" if side.name == "tidelog" else "",
+                "<= 10" if side.name == OURS else "",
             )
         )
     return found
 
 
-def idle(sides: Sides, _: Effort) -> list[Row]:
+def idle(sides: Sides, effort: Effort) -> list[Row]:
     for side in sides:
         many(side)
     tell(f"{PARTITIONS:,} idle partitions")
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(effort.settle_seconds)
     pids = {side.name: side.cluster.pids for side in sides}
     pids["ZooKeeper"] = [pid for side in sides for pid in side.cluster.coordination_pids]
     before = {name: cpu_seconds(*of_name) for name, of_name in pids.items()}
@@ -58,10 +58,10 @@ def idle(sides: Sides, _: Effort) -> list[Row]:
     ]
 
 
-def failover_of_many(sides: Sides, _: Effort) -> list[Row]:
+def failover_of_many(sides: Sides, effort: Effort) -> list[Row]:
     """Two kills: one writer of one partition, and then one that writes to each of them."""
     found: list[Row] = []
-    for side in sides:
+    for side in judged(sides, effort):
         topic = many(side)
         tell(f"{side.name}: kill -9 of a leader of {PARTITIONS:,} partitions")
         victim, led = most_led(side, topic)
@@ -69,7 +69,7 @@ def failover_of_many(sides: Sides, _: Effort) -> list[Row]:
         victim, _led = most_led(side, topic)
         everything = recovery(side, topic, victim, set(range(PARTITIONS)))
         name = f"{side.name}: kill -9 with {PARTITIONS:,} partitions to"
-        target = "<= 2" if side.name == "tidelog" else ""
+        target = "<= 2" if side.name == OURS else ""
         found += [
             row(f"{name} the next acknowledged record", first, "s", target),
             row(f"{name} a record for each partition", everything, "s", target),

@@ -42,13 +42,22 @@ def cpu_seconds(*pids: int) -> float:
 
 def memory(*pids: int) -> Memory:
     """Resident, and the most it ever was; children's in the sum."""
-    now = most = 0
+    now = most = 0.0
     for member in family(*pids):
-        lines = _read(member, "status").splitlines()
-        values = dict(line.split(":", 1) for line in lines if ":" in line)
-        now += int(values.get("VmRSS", "0 kB").split()[0])
-        most += int(values.get("VmHWM", "0 kB").split()[0])
-    return Memory(now_mb=now / 1024, most_mb=most / 1024)
+        now += _status_mb(member, "VmRSS")
+        most += _status_mb(member, "VmHWM")
+    return Memory(now_mb=now, most_mb=most)
+
+
+def resident_mb(pid: int) -> float:
+    """Of this process alone."""
+    return _status_mb(pid, "VmRSS")
+
+
+def _status_mb(pid: int, name: str) -> float:
+    lines = _read(pid, "status").splitlines()
+    values = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(values.get(name, "0 kB").split()[0]) / 1024
 
 
 def _stat(pid: int) -> list[str]:

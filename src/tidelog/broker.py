@@ -135,7 +135,12 @@ class Broker:
         )
         self.in_sync = InSync(self.partitions, lambda: self.settings, world.clock, world.loop)
         self.hosting = Hosting(
-            self.logs, self.partitions, self.slow_appends, self.in_sync, world.clock
+            self.logs,
+            self.partitions,
+            self.slow_appends,
+            self.in_sync,
+            world.clock,
+            self._disk_work,
         )
         self.housekeeping = Housekeeping(
             self.logs,
@@ -355,7 +360,7 @@ class Broker:
 
     def _wait_for_disk(self, done: Callable[[], None], deadline_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()
-        if self.slow_appends.is_idle and self._disk_work.is_idle:
+        if self.slow_appends.is_idle and self._disk_work.is_idle and self.hosting.is_idle:
             self._broker_doors.close(partial(self._close, done), now_ms)
         elif now_ms >= deadline_ms:
             # What is still being written must not be taken for whole by the next start.

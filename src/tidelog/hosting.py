@@ -1,14 +1,16 @@
 """What this broker holds replicas of, as the controller says: which it leads, which it follows.
 
 A control request is applied partition by partition; one that is older than what is known is
-ignored. Logs are opened, or made, when they are first named. The first request of a controller
-names everything the broker is to hold: what else lies on its disks belongs to topics that are
-gone, and goes too (T6).
+ignored. Logs are made when they are first named. The first request of a controller names
+everything the broker is to hold: what else lies on its disks belongs to topics that are gone, and
+goes too (T6). A request may name thousands: it is applied in slices, between which the loop
+does other things, and one request at a time.
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from tidelog.base.control import (
     LeaderAndIsrRequest,
@@ -32,20 +34,23 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Clock
 from tidelog.cluster.image import NO_LEADER, PartitionInfo
 from tidelog.cluster.messages import partition_info
+from tidelog.disk_work import DiskWork
 from tidelog.fetchers import Fetchers
 from tidelog.following import Following
 from tidelog.in_sync import InSync
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
-from tidelog.log.partition_log import PartitionLog
 from tidelog.partition import Partition
 from tidelog.partitions import Partitions
+from tidelog.placing import Placing
+from tidelog.provision import Provision, states_in
 from tidelog.replication.replica import Replica, Role
+from tidelog.slices import Sliced, Slices
 from tidelog.slow_appends import SlowAppends
 
 _log = logging.getLogger("tidelog.hosting")
 
-_GOOD = int(ErrorCode.none)
+_GOOD: Final = int(ErrorCode.none)
 
 
 class Hosting:
@@ -56,15 +61,17 @@ class Hosting:
         slow_appends: SlowAppends,
         in_sync: InSync,
         clock: Clock,
+        work: DiskWork,
     ) -> None:
-        self._logs = logs
         self._partitions = partitions
         self._slow = slow_appends
         self._in_sync = in_sync
         self._clock = clock
-        self._known: set[tuple[bytes, int]] | None = None
-        """What was there at the start; a partition that is named later is a new one."""
         self._followings: dict[Partition, Following] = {}
+        self._slices = Slices(work.loop, clock)
+        self._placing = Placing(logs, work, slow_appends)
+        self._provision = Provision(logs, partitions, self._placing, self._remove)
+        self._resignations = 0
 
     def connect(
         self,
@@ -80,31 +87,52 @@ class Hosting:
         self._settings_of = settings_of
         self._fetchers = fetchers
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being acted on."""
+        return self._slices.is_idle
+
     # -- what the controller asks for
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        errors = [self._take_topic(topic) for topic in request.topics]
+    def leader_and_isr(
+        self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None]
+    ) -> None:
+        failed = LeaderAndIsrResponse(error_code=int(ErrorCode.unknown_server_error))
+        self._slices.run(self._leading_and_following(request, done), lambda: done(failed))
+
+    def _leading_and_following(
+        self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None]
+    ) -> Sliced:
+        resignations = self._resignations
+        yield from self._provision.providing(request, self._settings_of)
+        errors: dict[bytes, list[PartitionError]] = {}
+        for topic, state in states_in(request):
+            yield None
+            if self._resignations != resignations:
+                done(LeaderAndIsrResponse(error_code=int(ErrorCode.stale_broker_epoch)))
+                return
+            error = self._taken(topic, state)
+            if error is not None:
+                errors.setdefault(topic.topic_id, []).append(error)
         if request.is_full:
-            if self._known is None:
-                self._known = {
-                    (topic.topic_id, state.index)
-                    for topic in request.topics
-                    for state in topic.partitions
-                }
-            self._remove_strays(request)
-        return LeaderAndIsrResponse(
-            error_code=_GOOD, topics=tuple(found for found in errors if found.partitions)
+            yield partial(self._placing.delete, self._provision.let_go_of_strays(request))
+        done(
+            LeaderAndIsrResponse(
+                error_code=_GOOD,
+                topics=tuple(
+                    TopicErrors(topic_id=topic_id, partitions=tuple(found))
+                    for topic_id, found in errors.items()
+                ),
+            )
         )
 
-    def _take_topic(self, topic: TopicState) -> TopicErrors:
-        errors: list[PartitionError] = []
-        for state in topic.partitions:
-            try:
-                self._take(topic, state)
-            except KafkaError as error:
-                _log.error("not taken partition=%s-%d why=%s", topic.name, state.index, error)
-                errors.append(PartitionError(index=state.index, error_code=int(error.code)))
-        return TopicErrors(topic_id=topic.topic_id, partitions=tuple(errors))
+    def _taken(self, topic: TopicState, state: PartitionState) -> PartitionError | None:
+        try:
+            self._take(topic, state)
+        except KafkaError as error:
+            _log.error("not taken partition=%s-%d why=%s", topic.name, state.index, error)
+            return PartitionError(index=state.index, error_code=int(error.code))
+        return None
 
     def _take(self, topic: TopicState, state: PartitionState) -> None:
         partition = self._partitions.held(topic.topic_id, state.index)
@@ -167,13 +195,22 @@ class Hosting:
             following.is_over = True
             self._fetchers.unfollow(following)
 
-    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    def stop_replica(
+        self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None]
+    ) -> None:
+        failed = StopReplicaResponse(error_code=int(ErrorCode.unknown_server_error), topics=())
+        self._slices.run(self._stopping(request, done), lambda: done(failed))
+
+    def _stopping(
+        self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None]
+    ) -> Sliced:
         gone: list[TopicPartition] = []
         for topic in request.topics:
             for stop in topic.partitions:
+                yield None
                 self._stop(topic, stop, gone)
-        self._logs.delete(*gone)
-        return StopReplicaResponse(error_code=_GOOD, topics=())
+        yield partial(self._placing.delete, gone)
+        done(StopReplicaResponse(error_code=_GOOD, topics=()))
 
     def _stop(self, topic: StopTopic, stop: StopPartition, gone: list[TopicPartition]) -> None:
         partition = self._partitions.held(topic.topic_id, stop.index)
@@ -238,6 +275,7 @@ class Hosting:
 
     def resign(self) -> None:
         """The session with the coordinator is over: leads and follows nothing until told."""
+        self._resignations += 1
         for partition in list(self._partitions):
             self._unfollow(partition)
             partition.resign()
@@ -247,12 +285,12 @@ class Hosting:
 
     def _open(self, topic: TopicState, state: PartitionState) -> Partition:
         name = TopicPartition(topic.name, state.index)
-        is_new = self._known is not None and (topic.topic_id, state.index) not in self._known
         try:
-            log = self._find_log(name, topic.topic_id, is_new=is_new)
+            log = self._provision.find(name)
         except KafkaError:
             self._partitions.set_offline(topic.name, topic.topic_id, state.index)
             raise
+        log.configure(self._settings_of(topic.name))
         home = log.home
         assert isinstance(home, LogDir)
         watermark = home.high_watermarks.get(name, log.log_start_offset)
@@ -263,42 +301,8 @@ class Hosting:
         self._partitions.add(partition)
         return partition
 
-    def _find_log(self, name: TopicPartition, topic_id: bytes, *, is_new: bool) -> PartitionLog:
-        """The log of a partition, made if it is not there; but not if it may be in a dir that is
-        offline: an empty one in its place would pass for all there ever was."""
-        for log_dir in self._logs.online:
-            log = log_dir.logs.get(name)
-            if log is not None:
-                if log_dir.topic_id(name) in (None, topic_id):
-                    log.configure(self._settings_of(name.topic))
-                    return log
-                _log.warning("removing partition=%s why=it is of another topic of that name", name)
-                log_dir.delete_log(name)
-        if not is_new and len(self._logs.online) < len(self._logs.dirs):
-            raise KafkaError(
-                ErrorCode.kafka_storage_error, f"the log of {name} may be in a dir that is offline"
-            )
-        return self._logs.create(name, self._settings_of(name.topic), topic_id)
-
-    def _remove_strays(self, request: LeaderAndIsrRequest) -> None:
-        """What is on the disks and not in a full request is of a topic that was deleted, or of
-        a replica that was moved away, while this broker was down."""
-        wanted = {
-            TopicPartition(topic.name, state.index)
-            for topic in request.topics
-            for state in topic.partitions
-        }
-        unreadable = set(request.unreadable)
-        strays = [
-            name
-            for log_dir in self._logs.online
-            for name in log_dir.logs
-            if name not in wanted and name.topic not in unreadable
-        ]
-        for name in strays:
-            _log.warning("removing partition=%s why=it is not to be here any more", name)
-            partition = self._partitions.held(name.topic, name.partition)
-            if partition is not None:
-                self._unfollow(partition)
-                self._partitions.remove(partition)
-        self._logs.delete(*strays)
+    def _remove(self, name: TopicPartition) -> None:
+        partition = self._partitions.held(name.topic, name.partition)
+        if partition is not None:
+            self._unfollow(partition)
+            self._partitions.remove(partition)

@@ -232,6 +232,8 @@ class Partition:
             self.acks.reached(watermark)
         if self.waiters:
             self.wake()
+        for follower in self.end_waiters:
+            follower.note()
 
     def configure(self, settings: LogSettings) -> None:
         """Lets other settings count from the next batch on."""
@@ -338,7 +340,7 @@ class Partition:
     def check_settled(self) -> None:
         """Until its high watermark has reached what the leaders before it had, a new leader does
         not say where the end is: it would go back for a reader (I5)."""
-        if self.replica.high_watermark < self.replica.epoch_start:
+        if self.replica.high_watermark < self.replica.settled_at:
             raise KafkaError(
                 ErrorCode.offset_not_available,
                 f"{self.name}: the leader has just changed; ask again",

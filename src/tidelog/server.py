@@ -28,7 +28,7 @@ from tidelog.world.real.network import RealNetwork
 from tidelog.world.real.pressure import RealPressure
 from tidelog.world.real.signals import Signals
 from tidelog.world.real.snapshotting import Place
-from tidelog.world.real.workers import RealWorkers
+from tidelog.world.real.workers import RealWorkers, WorkersByTask
 
 if TYPE_CHECKING:
     from tidelog.world.real.ensemble import Ensemble
@@ -56,7 +56,7 @@ class Process:
         self._settings = settings
         self.loop = EpollLoop()
         self._clock = RealClock()
-        self._cleaning, self._inspecting = RealWorkers(), RealWorkers()
+        self._cleaning, self._inspecting = RealWorkers(), WorkersByTask()
         self._disk = disk = RealDisk()
         self._ensemble: Ensemble | None = None
         self._network = RealNetwork(

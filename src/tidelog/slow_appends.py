@@ -99,6 +99,7 @@ class SlowAppends:
     def _inspect(self, partition: Target, batch: bytearray | memoryview) -> None:
         settings = partition.log.settings
         check_produced(batch, settings.max_message_bytes)
+        task = inspection.task_for(batch)
 
         def inspect() -> dict[str, Any]:
             # The worker is far away: handing it a large batch takes as long as it takes.
@@ -108,9 +109,9 @@ class SlowAppends:
                 keys_required=settings.cleanup_compact,
                 compression=settings.compression_type,
             )
-            return self._workers.start("inspect", argument).result()
+            return self._workers.start(task, argument).result()
 
-        self._work.loop.offload("inspect", inspect, lambda end: self._inspected(partition, end))
+        self._work.loop.offload(task, inspect, lambda end: self._inspected(partition, end))
 
     def _inspected(self, partition: Target, end: dict[str, Any] | Exception) -> None:
         try:

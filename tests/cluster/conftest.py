@@ -8,7 +8,7 @@ which draws faults from the seed, two at a time, over and over.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -23,7 +23,6 @@ SMALL_DISK_MEGABYTES = 256
 FAILING_BROKER = 3
 
 Tell = Callable[[str], None]
-MakeStage = Callable[..., Stage]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -96,12 +95,32 @@ def topic_names() -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(cluster: Cluster, topic_names: Iterator[str], tell: Tell) -> Iterator[Stage]:
-    made = Stage(cluster, next(topic_names), 3, tell)
+def make_stage(
+    cluster: Cluster, topic_names: Iterator[str], tell: Tell
+) -> Iterator[Callable[..., Stage]]:
+    made: list[Stage] = []
+
+    def make(**arguments: Sequence[Sequence[int]]) -> Stage:
+        made.append(Stage(cluster, next(topic_names), tell, **arguments))
+        made[0].begin()
+        return made[0]
+
     try:
-        made.begin()
-        yield made
+        yield make
     finally:
-        if not made.is_checked:
-            made.workload.abandon()
+        if not made or not made[0].is_checked:
             cluster.start_anew()
+        for one in made:
+            one.workload.abandon()
+
+
+@pytest.fixture
+def stage(make_stage: Callable[..., Stage]) -> Stage:
+    return make_stage()
+
+
+@pytest.fixture
+def topic(cluster: Cluster, topic_names: Iterator[str]) -> Iterator[str]:
+    """The name of one that the test makes, without clients at work on it."""
+    yield next(topic_names)
+    cluster.heal()

@@ -370,3 +370,18 @@ def test_a_registration_is_read_back_as_it_was_written() -> None:
         "r",
     )
     assert found.epoch == cluster.ensemble.tree.get("/brokers/ids/4").stat.created_zxid
+
+
+def test_a_registration_is_taken_over_as_soon_as_its_session_is_over() -> None:
+    """X22: a broker that restarts in a moment does not wait for a timeout that will not come."""
+    cluster = Cluster()
+    first = cluster.started(3)
+    session_id = first.coordination.session_id
+    first.die()
+    again = cluster.member(3)
+    answers: list[Exception | None] = []
+    again.begin(answers.append)
+    cluster.loop.run_for(300)
+    assert answers == []
+    cluster.ensemble.end_session(session_id)
+    assert cluster.loop.run_until(lambda: answers == [None], 300)

@@ -19,6 +19,7 @@ from support.replication_mutants import (
     expand_after_the_write,
     expand_at_the_watermark,
     keep_empty_epochs,
+    keep_watermark_after_a_cut,
     remember_other_incarnations,
     serve_any_epoch,
     shrink_before_the_write,
@@ -220,6 +221,22 @@ def test_x9_diverging_answer_moves_no_watermark(
     assert verdict is Verdict.truncate
     readable = machines.values("A")[: replica.high_watermark]
     assert readable == ([1, 9] if touches_watermark else [1])
+
+
+@variants(keep_watermark_after_a_cut)
+def test_x9_what_was_cut_off_is_not_committed(
+    mutants: Mutants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a recovery that gave up on it, as in L4."""
+    is_right = apply(mutants, monkeypatch)
+    machines = Machines("AB")
+    machines.hold("A", "e1:m1 e1:m2", high_watermark=2)
+    machines.hold("B", "e1:m1", high_watermark=1)
+    machines.epoch = 1
+    machines.lead("B", isr="B")
+    assert machines.fetch("A") is Verdict.truncate
+    end = machines["A"].log.log_end_offset
+    assert (machines.replica("A").high_watermark <= end) is is_right
 
 
 @variants(compare_lengths_only)

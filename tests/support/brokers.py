@@ -1,7 +1,7 @@
 """A whole broker in one process on virtual time, and a client that talks to it in bytes."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog.base.ports import Connection, Receiver
 from tidelog.base.settings import Settings
@@ -21,6 +21,16 @@ from tidelog.world.sim.workers import SimWorkers
 PORT = 9092
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 DELETE_TOPICS, OFFSET_FOR_LEADER_EPOCH, INCREMENTAL_ALTER_CONFIGS = 20, 23, 44
+
+
+class Reachable(Protocol):
+    """Where a client can connect to something."""
+
+    @property
+    def loop(self) -> SimLoop: ...
+
+    @property
+    def network(self) -> SimNetwork: ...
 
 
 class SimNode:
@@ -97,7 +107,7 @@ class SimNode:
 class SimClient:
     """A connection to the broker. Answers are kept in the order they come."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: Reachable, host: str = "node") -> None:
         self._loop = node.loop
         self._room = bytearray(1 << 16)
         self._received = bytearray()
@@ -112,7 +122,7 @@ class SimClient:
             opened.append(link)
             return self if not isinstance(link, OSError) else None
 
-        node.network.host("client").connect("node", PORT, take)
+        node.network.host("client").connect(host, PORT, take)
         assert self._loop.run_until(lambda: bool(opened))
         assert not isinstance(opened[0], OSError), opened[0]
         self.link = opened[0]

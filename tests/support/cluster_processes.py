@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -44,6 +44,7 @@ QUICK: Final = {
     "controlled.shutdown.retry.backoff.ms": "300",
     "replica.socket.timeout.ms": "3000",
     "controller.socket.timeout.ms": "3000",
+    "log.segment.delete.delay.ms": "500",
 }
 """So that faults which wait for a timeout do not take minutes."""
 SAFE: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
@@ -245,10 +246,17 @@ class Cluster:
         return [str(broker_id) for broker_id in self.brokers if broker_id not in broker_ids]
 
     def create(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """With three replicas each; led everywhere, and in sync, when this returns."""
-        self.create_all([NewTopic(name=name, partition_count=partitions, configs=configs or {})])
+        """With three replicas each, or as assigned; led, and in sync, when this returns."""
+        topic = NewTopic(
+            name=name, partition_count=partitions, configs=configs or {}, assignment=assignment
+        )
+        self.create_all([topic])
         self.wait_in_sync(name)
 
     def create_all(self, topics: list[NewTopic]) -> None:

@@ -11,7 +11,7 @@ the fault was.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,15 +26,20 @@ IN_SYNC_SECONDS_MAX: Final = 20.0
 
 class Stage:
     def __init__(
-        self, cluster: Cluster, topic: str, partitions: int, tell: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        topic: str,
+        tell: Callable[[str], None],
+        assignment: Sequence[Sequence[int]] = (),
     ) -> None:
+        """Three partitions with three replicas each, or those that are assigned."""
+        partitions = len(assignment) or 3
         self.cluster = cluster
         self.topic = topic
-        self.partitions = partitions
         self.tell = tell
         self.is_checked = False
         """Everything is well: the next test can go on from here."""
-        cluster.create(topic, partitions)
+        cluster.create(topic, partitions, assignment=assignment)
         self.workload = Workload(cluster.bootstrap, topic, partitions)
         self.leader_known_before = self.leader
         """As it was when the clients began, for when nobody can be asked."""

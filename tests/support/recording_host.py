@@ -1,6 +1,7 @@
 """A host without logs: it notes what it leads and follows, and asserts that it is told nothing
 that it must not act on."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tidelog.base.control import (
@@ -38,7 +39,12 @@ class RecordingHost:
         self.resigned = 0
         self._controller_epoch = -1
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    def leader_and_isr(
+        self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None]
+    ) -> None:
+        done(self._lead_and_follow(request))
+
+    def _lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         self._note(request)
         told = {
             (topic.topic_id, state.index): state
@@ -68,7 +74,9 @@ class RecordingHost:
             ),
         )
 
-    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    def stop_replica(
+        self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None]
+    ) -> None:
         self._note(request)
         for topic in request.topics:
             for stop in topic.partitions:
@@ -77,7 +85,7 @@ class RecordingHost:
                 epoch = stop.leader_epoch
                 if known is None or epoch == -1 or epoch >= known.leader_epoch:
                     self._stop(key, stop.delete)
-        return StopReplicaResponse(error_code=ErrorCode.none)
+        done(StopReplicaResponse(error_code=ErrorCode.none))
 
     def replica_states(self, request: ReplicaStatesRequest) -> ReplicaStatesResponse:
         self._note(request)

@@ -10,7 +10,7 @@ TIDELOG = Path(sys.executable).parent / "tidelog"
 
 
 def trials(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [TIDELOG, "trials", *arguments]
+    command = [str(TIDELOG), "trials", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

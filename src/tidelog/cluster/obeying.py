@@ -1,10 +1,12 @@
 """What a broker does when a controller tells it something.
 
-Requests are let through by `fencing` or refused. Those that come while the broker registers wait
-until it knows its own epoch: a controller may see the registration before the broker does.
+Requests are let through by `fencing` or refused, and acted on one at a time, in the order they
+came in. Those that come while the broker registers wait until it knows its own epoch: a controller
+may see the registration before the broker does.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -41,6 +43,8 @@ class Obeying:
         self.fencing = Fencing()
         self._parked: list[Callable[[], None]] | None = None
         """Not None while the broker registers."""
+        self._waiting: deque[tuple[FencedRequest, Callable[[Any], None]]] = deque()
+        self._is_busy = False
         self._knows_metadata = False
         self._knows_states = False
         self._told: Callable[[], None] = lambda: None
@@ -86,25 +90,54 @@ class Obeying:
         elif self._parked is not None:
             self._parked.append(partial(self.handle, request, controller, done))
         else:
-            done(self._obey(request))
+            self._waiting.append((request, done))
+            self._go_on()
 
-    def _obey(self, request: FencedRequest) -> Any:
+    def _go_on(self) -> None:
+        while self._waiting and not self._is_busy:
+            request, done = self._waiting.popleft()
+            self._is_busy = True
+            self._obey(request, partial(self._obeyed, request, done))
+
+    def _obey(self, request: FencedRequest, done: Callable[[Any], None]) -> None:
         code = self.fencing.refusal(request)
         if code is not None:
-            return refused(request, code)
+            done(refused(request, code))
+            return
         match request:
             case UpdateMetadataRequest():
-                response: Any = self._update(request)
+                done(self._update(request))
+            case LeaderAndIsrRequest() if self.fencing.is_late(request):
+                done(LeaderAndIsrResponse(error_code=ErrorCode.none))
             case LeaderAndIsrRequest():
-                response = self._lead_and_follow(request)
+                self._host.leader_and_isr(request, partial(self._led, request, done))
             case StopReplicaRequest():
-                response = self._host.stop_replica(request)
+                self._host.stop_replica(request, done)
             case ReplicaStatesRequest():
-                response = self._host.replica_states(request)
+                done(self._host.replica_states(request))
+
+    def _led(
+        self,
+        request: LeaderAndIsrRequest,
+        done: Callable[[Any], None],
+        response: LeaderAndIsrResponse,
+    ) -> None:
+        self._knows_states |= request.is_full and self._is_of_this_session(request)
+        done(response)
+
+    def _obeyed(self, request: FencedRequest, done: Callable[[Any], None], response: Any) -> None:
+        """A session that ended meanwhile has undone it."""
+        self._is_busy = False
+        if response.error_code == ErrorCode.none and not self._is_of_this_session(request):
+            response = refused(request, ErrorCode.stale_broker_epoch)
         if self._knows_metadata and self._knows_states:
             told, self._told = self._told, lambda: None
             told()
-        return response
+        done(response)
+        self._go_on()
+
+    def _is_of_this_session(self, request: FencedRequest) -> bool:
+        return request.broker_epoch == self.fencing.broker_epoch
 
     def _update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         if not self.fencing.is_late(request):
@@ -113,13 +146,6 @@ class Obeying:
             self._following.topics_appeared(topic.name for topic in change.created)
             self._standing.tell(change)
         return UpdateMetadataResponse(error_code=ErrorCode.none)
-
-    def _lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        if self.fencing.is_late(request):
-            return LeaderAndIsrResponse(error_code=ErrorCode.none)
-        response = self._host.leader_and_isr(request)
-        self._knows_states |= request.is_full
-        return response
 
 
 def _shut_down(

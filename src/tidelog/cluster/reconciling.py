@@ -200,12 +200,17 @@ class Reconciler:
             return
         if outcome.failed:
             self._retry_later([change.name for change in outcome.failed])
-        self.rereading.read([change.name for change in outcome.unsure], self._reread)
+        unsure = [change.name for change in outcome.unsure]
+        self.rereading.read(unsure, partial(self._reread, unsure))
 
-    def _reread(self, names: list[PartitionName]) -> None:
-        """Partitions whose write was lost are looked at again, changed or not."""
+    def _reread(self, unsure: list[PartitionName], read: list[PartitionName]) -> None:
+        """Partitions whose write was lost are looked at again, changed or not; those that could
+        not be read, after a while."""
         if not self._realm.is_over:
-            self._marked.update(dict.fromkeys(names))
+            self._marked.update(dict.fromkeys(read))
+            unread = sorted(set(unsure) - set(read))
+            if unread:
+                self._retry_later(unread)
             self._end_run()
 
     def _is_current(self, change: Planned) -> bool:
@@ -213,8 +218,11 @@ class Reconciler:
 
     def _take_over(self, outcome: Outcome) -> None:
         by_topic: dict[str, list[Planned]] = {}
-        for change in filter(self._is_current, outcome.done):
-            by_topic.setdefault(change.name[0], []).append(change)
+        for change in outcome.done:
+            if self._is_current(change):
+                by_topic.setdefault(change.name[0], []).append(change)
+            else:
+                outcome.unsure.append(change)
         for name, changes in by_topic.items():
             version = self._realm.image.topics[name].version
             outcomes = {change.name[1]: change.outcome for change in changes}

@@ -122,10 +122,10 @@ class StateWriter:
         def wrote(result: list[Written] | CoordinationError) -> None:
             error = result if isinstance(result, CoordinationError) else None
             if error is not None and is_lost_race(error) and len(part) > 1:
+                current = [change for change in part if self._is_current(change)]
+                outcome.unsure += [change for change in part if change not in current]
                 asks: list[Ask[None]] = [
-                    partial(self._write_part, [change], outcome)
-                    for change in part
-                    if self._is_current(change)
+                    partial(self._write_part, [change], outcome) for change in current
                 ]
                 gather(asks, lambda _: done(None))
             else:

@@ -83,16 +83,22 @@ class Fetching:
         self._timer = node.loop.call_at(ends_at, self.interrupt)
         self._request.on_close = self._abandon
         self._request.on_stop = self.interrupt
-        self._park()
+        self._park(found)
         return None
 
     # -- waiting
 
-    def _park(self) -> None:
-        self._session.parked = self
-        for position in self._session.ready:
+    def _park(self, found: list[Found]) -> None:
+        """A follower is told of a high watermark with the next answer, be it empty (R2)."""
+        session = self._session
+        session.parked = self
+        for position in session.ready:
             if position.partition is not None:
                 self._wait_for(position.partition, position)
+        if self._follower != NO_FOLLOWER and not session.is_full:
+            for here in found:
+                if _is_news(here):
+                    here.position.note()
 
     def _wait_for(self, partition: Awaited, position: Position) -> None:
         if self._follower == NO_FOLLOWER:
@@ -112,7 +118,7 @@ class Fetching:
             if is_enough:
                 self._answer(found)
             else:
-                self._park()
+                self._park(found)
 
     def interrupt(self) -> None:
         """Answers with what there is now."""

@@ -262,13 +262,13 @@ class LogFiles:
 
     def flushing(self, now_ms: int) -> Steps:
         """The same in steps. A log that is deleted meanwhile is left alone."""
-        if self.is_gone:
-            return
         self.check_online()
         try:
             flush = self.begin_flush()
         except OSError as error:
-            raise self.failed(error) from error
+            if not self.is_gone:
+                raise self.failed(error) from error
+            return
         try:
             yield flush.sync_files
             if self.is_gone:

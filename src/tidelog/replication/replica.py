@@ -89,6 +89,7 @@ class Replica:
         "remotes",
         "replicas",
         "role",
+        "settled_at",
     )
 
     def __init__(
@@ -113,7 +114,10 @@ class Replica:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.epoch_start = 0
-        """Where the log ended when this replica began to lead."""
+        """Where the log ended when this leader's epoch began."""
+        self.settled_at = 0
+        """What the high watermark must have reached before it can be told: a leader that took
+        over from another may know of less than that one had committed."""
         self.replicas: tuple[int, ...] = ()
         self.remotes: dict[int, Remote] = {}
         self.isr = Committed(())
@@ -150,6 +154,8 @@ class Replica:
         known = self.remotes if goes_on else {}
         if not goes_on:
             self.epoch_start = self.log.log_end_offset
+            if self.role is not LEADER or leader_epoch > self.leader_epoch + 1:
+                self.settled_at = self.epoch_start
         self._set(LEADER, self.broker_id, epochs)
         self.replicas = tuple(replicas)
         self.remotes = {

@@ -82,6 +82,10 @@ class Position:
     def wake(self) -> None:
         self.session.woken(self)
 
+    def note(self) -> None:
+        """Is looked at for the next answer, without one being given for it."""
+        self.session.ready[self] = None
+
 
 class FetchSession:
     __slots__ = (

@@ -16,6 +16,9 @@ class WaitingFollower(Waiter, Protocol):
     @property
     def asked_ms(self) -> int: ...
 
+    def note(self) -> None:
+        """There is something it shall be told, but that need not be now."""
+
 
 class Awaited(Protocol):
     """What can be waited for: readers for its high watermark, followers for its end. Who wants to

@@ -14,6 +14,7 @@ from typing import Final
 
 from tidelog.trials.counts import Counts
 from tidelog.trials.history import run_history
+from tidelog.trials.options import Options
 from tidelog.trials.violation import Violation
 
 LAST_EVENTS: Final = 60
@@ -37,46 +38,49 @@ class Failure:
         )
 
 
-def explore(seeds: Iterable[int]) -> tuple[Counts, Failure | None]:
-    """Up to the first history that violates something."""
+def explore(seeds: Iterable[int], options: Options | None = None) -> tuple[Counts, Failure | None]:
+    """Up to the first history that violates something. `options` are drawn from each seed
+    unless they are given."""
     total = Counts()
     with _collecting() as collect:
         for number, seed in enumerate(seeds):
-            failure = _explore_one(seed, total)
+            failure = _explore_one(seed, total, options)
             if failure is not None:
                 return total, failure
-            if number % _COLLECTED_EVERY == 0:
+            if number % _COLLECTED_EVERY == _COLLECTED_EVERY - 1:
                 collect()
     return total, None
 
 
-def _explore_one(seed: int, total: Counts) -> Failure | None:
+def _explore_one(seed: int, total: Counts, options: Options | None) -> Failure | None:
     try:
         with _listening(None) as bugs:
-            counts = run_history(seed)
+            counts = run_history(seed, options=options)
         if bugs:
             raise Violation("bug", bugs[0])
     except Violation:
-        return find_failure(seed)
+        return find_failure(seed, options)
     total.add(counts)
     return None
 
 
-def find_failure(seed: int) -> Failure:
+def find_failure(seed: int, options: Options | None = None) -> Failure:
     """Runs a history that went wrong again, with its last events."""
     events: deque[str] = deque(maxlen=LAST_EVENTS)
-    violation = replay(seed, events.append)
+    violation = replay(seed, events.append, options)
     assert isinstance(violation, Violation), f"seed {seed} ends in two ways: {violation}"
     return Failure(
         seed=seed, invariant=violation.invariant, what=violation.what, events=tuple(events)
     )
 
 
-def replay(seed: int, tell: Callable[[str], None]) -> Counts | Violation:
+def replay(
+    seed: int, tell: Callable[[str], None], options: Options | None = None
+) -> Counts | Violation:
     """A line for each event; then what happened, or what was violated."""
     try:
         with _listening(tell) as bugs:
-            counts = run_history(seed, tell)
+            counts = run_history(seed, tell, options)
         if bugs:
             raise Violation("bug", bugs[0])
     except Violation as violation:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tidelog.trials.hosts import HostLoop
 from tidelog.trials.options import Options
-from tidelog.world.sim.loop import SimLoop
+from tidelog.trials.turning import TrialLoop
 
 Reply = Callable[[Any], None]
 Done = Callable[[Any | None], None]
@@ -31,7 +31,7 @@ class Peer(Protocol):
 
 
 class Network:
-    def __init__(self, loop: SimLoop, options: Options) -> None:
+    def __init__(self, loop: TrialLoop, options: Options) -> None:
         self.loop = loop
         self.options = options
         self.peers: dict[int, Peer] = {}
@@ -40,6 +40,7 @@ class Network:
         """Links that take longer by so many milliseconds."""
         self._cuts: dict[tuple[int, int], int] = {}
         self._held: dict[tuple[int, int], deque[Callable[[], None]]] = {}
+        self._delays = options.delay_ms_max + 1
         self._random = loop.choices.stream("network").random
 
     def cut(self, sender: int, receiver: int) -> None:
@@ -62,12 +63,15 @@ class Network:
 
     def transmit(self, sender: int, receiver: int, not_before_ms: int, event: Any) -> int:
         """Carries something over a link; gives when it arrives."""
-        now_ms = self.loop.clock.monotonic_ms()
-        delay_ms = int(self._random() * (self.options.delay_ms_max + 1))
+        now_ms = self.loop.now_ms
+        delay_ms = int(self._random() * self._delays)
+        link = (sender, receiver)
         if self.slow:
-            delay_ms += self.slow.get((sender, receiver), 0)
-        at_ms = max(now_ms + delay_ms, not_before_ms)
-        self.loop.after(at_ms - now_ms, partial(self._arrive, (sender, receiver), event))
+            delay_ms += self.slow.get(link, 0)
+        at_ms = now_ms + delay_ms
+        if at_ms < not_before_ms:
+            at_ms = not_before_ms
+        self.loop.after(at_ms - now_ms, partial(self._arrive, link, event))
         return at_ms
 
     def chance(self) -> float:
@@ -140,7 +144,7 @@ class Channel:
 
     def call(self, request: Any, done: Done) -> None:
         network = self._network
-        call = Call(request, done, network.loop.clock.monotonic_ms())
+        call = Call(request, done, network.loop.now_ms)
         self._calls.append(call)
         event = partial(self._arrived, call, self._generation)
         self._arrives_ms = network.transmit(
@@ -199,7 +203,7 @@ class Channel:
         if not self._calls:
             return
         network = self._network
-        waited_ms = network.loop.clock.monotonic_ms() - self._calls[0].asked_ms
+        waited_ms = network.loop.now_ms - self._calls[0].asked_ms
         if waited_ms >= network.options.request_timeout_ms:
             self.break_off()
         else:

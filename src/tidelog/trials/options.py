@@ -85,7 +85,7 @@ def draw_options(draws: Random) -> Options:
         fetch_wait_ms=min(timeout_ms // 3, draws.choice((50, 200, 500))),
         request_timeout_ms=timeout_ms,
         think_ms_max=2 * duration_ms * (writers + readers) // OPERATIONS_MIN,
-        sync_gap_ms=draws.choice((20, 200, 2_000)),
+        sync_gap_ms=draws.choice((50, 200, 2_000)),
         late_requests=draws.choice((0.0, 0.5, 0.9)),
         guarded=draws.random() < 0.5,
     )

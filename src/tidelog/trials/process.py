@@ -156,14 +156,16 @@ class Process:
 
     # -- what the controller says
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    def leader_and_isr(
+        self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None]
+    ) -> None:
         self._look_at_controller(request.controller_epoch, request.broker_epoch)
         for topic in request.topics:
             for state in topic.partitions:
                 self._obey(state)
         for fetcher in self._fetchers.values():
             fetcher.go_on()
-        return LeaderAndIsrResponse(error_code=0, topics=())
+        done(LeaderAndIsrResponse(error_code=0, topics=()))
 
     def _look_at_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         """V20: nothing is done for a controller that was deposed, or in a predecessor's place."""
@@ -219,7 +221,9 @@ class Process:
         broker = self.metadata.image.brokers.get(broker_id)
         return None if broker is None else broker.epoch
 
-    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    def stop_replica(
+        self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None]
+    ) -> None:
         self._look_at_controller(request.controller_epoch, request.broker_epoch)
         for topic in request.topics:
             for stop in topic.partitions:
@@ -227,7 +231,7 @@ class Process:
                 if copy is not None and stop.leader_epoch >= copy.replica.leader_epoch:
                     copy.replica.resign()
                     self.leading.changed(stop.index)
-        return StopReplicaResponse(error_code=0, topics=())
+        done(StopReplicaResponse(error_code=0, topics=()))
 
     def replica_states(self, request: ReplicaStatesRequest) -> ReplicaStatesResponse:
         return ReplicaStatesResponse(

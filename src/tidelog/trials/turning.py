@@ -4,16 +4,24 @@ The simulated loop that whole brokers run on has timers, flushes and idle work b
 of that are events at a time, so that a turn is a pop and a call.
 """
 
-from heapq import heappop
+from collections.abc import Callable
+from heapq import heappop, heappush
 
 from tidelog.world.sim.loop import SimLoop
 
 
 class TrialLoop(SimLoop):
+    now_ms = 0
+    """What the clock says, at hand."""
+
+    def after(self, delay_ms: int, event: Callable[[], None]) -> None:
+        self._sequence += 1
+        heappush(self._events, (self.now_ms + delay_ms, self._sequence, event))
+
     def run_for(self, duration_ms: int) -> None:
         """Everything that happens within a time; afterwards that time has passed."""
         events, soon, clock = self._events, self._soon, self.clock
-        now_ms = clock.monotonic_ms()
+        now_ms = self.now_ms
         end_ms = now_ms + duration_ms
         while True:
             while soon:
@@ -23,6 +31,7 @@ class TrialLoop(SimLoop):
             at_ms, _, event = heappop(events)
             if at_ms > now_ms:
                 clock.advance(at_ms - now_ms)
-                now_ms = at_ms
+                self.now_ms = now_ms = at_ms
             event()
         clock.advance(end_ms - now_ms)
+        self.now_ms = end_ms

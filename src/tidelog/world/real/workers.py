@@ -1,4 +1,4 @@
-"""Work that burns CPU, in one child process: `tidelog.worker`.
+"""Work that burns CPU, in a child process: `tidelog.worker`.
 
 The child is started with the first task, kept, and replaced if it died; tasks run one after
 another, in the order they were started. A task fails if the child dies during it, also one
@@ -121,6 +121,25 @@ class RealWorkers:
             self._finish_first(_failure(f"{self._jobs[0].task}: the workers were closed"))
         if self._jobs:
             self._send_first()
+
+
+class WorkersByTask:
+    """One child for each kind of task, so that none waits behind one of another kind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: dict[str, RealWorkers] = {}
+
+    def start(self, task: str, argument: Mapping[str, Any]) -> Job:
+        with self._lock:
+            workers = self._workers.setdefault(task, RealWorkers())
+        return workers.start(task, argument)
+
+    def close(self) -> None:
+        with self._lock:
+            workers = list(self._workers.values())
+        for each in workers:
+            each.close()
 
 
 def _close_input(child: subprocess.Popen[str]) -> None:

@@ -102,6 +102,7 @@ class SimConnection:
     def die(self) -> None:
         """Its process is gone: the system closes for it, and no receiver hears of it."""
         self._receiver = None
+        self._outgoing.detach()
         if self.is_closed:
             return
         self._outgoing.put("reset" if self._incoming.unread else "end")

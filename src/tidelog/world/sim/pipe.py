@@ -96,6 +96,12 @@ class Pipe:
             way_back.carry(self.wanted)
             self.wanted = None
 
+    def detach(self) -> None:
+        """Whoever sent is gone: the system keeps the pages that are on their way, as they are."""
+        for at, part in enumerate(self._parts):
+            if isinstance(part, Pages):
+                self._parts[at] = part.read()
+
     def drop(self) -> None:
         """Forgets everything in it, as a reset does."""
         self._parts.clear()

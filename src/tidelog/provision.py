@@ -1,0 +1,121 @@
+"""The logs that a controller's request wants to be here: those that are missing are made, and what
+is on the disks and wanted by nobody goes.
+
+A log is known by its partition's name, and whose it is by the topic id in its folder.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from tidelog.base.control import LeaderAndIsrRequest, PartitionState, TopicState
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.base.log_settings import LogSettings
+from tidelog.log.log_dir import LogDir
+from tidelog.log.logs import Logs
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.replicas import NewReplica
+from tidelog.partitions import Partitions
+from tidelog.placing import Placing
+from tidelog.slices import Sliced
+
+_log = logging.getLogger("tidelog.hosting")
+
+
+class Provision:
+    def __init__(
+        self,
+        logs: Logs,
+        partitions: Partitions,
+        placing: Placing,
+        remove: Callable[[TopicPartition], None],
+    ) -> None:
+        """`remove` takes a replica from those that are led or followed here."""
+        self._logs = logs
+        self._partitions = partitions
+        self._placing = placing
+        self._remove = remove
+        self._known: set[tuple[bytes, int]] | None = None
+        """What was there at the start; a partition that is named later is a new one."""
+
+    def providing(
+        self, request: LeaderAndIsrRequest, settings_of: Callable[[str], LogSettings]
+    ) -> Sliced:
+        """Makes the logs that are not there. One of another topic of the same name goes first."""
+        strangers: list[TopicPartition] = []
+        news: list[NewReplica] = []
+        settings: dict[bytes, LogSettings] = {}
+        for topic, state in states_in(request):
+            yield None
+            name = TopicPartition(topic.name, state.index)
+            if self._partitions.held(topic.topic_id, state.index) is not None:
+                continue
+            homes = [log_dir for log_dir in self._logs.online if name in log_dir.logs]
+            if homes and not all(_is_stranger(home, name, topic.topic_id) for home in homes):
+                continue
+            if homes:
+                strangers.append(name)
+            if self._may_be_made(topic, state):
+                if topic.topic_id not in settings:
+                    settings[topic.topic_id] = settings_of(topic.name)
+                news.append(
+                    NewReplica(
+                        partition=name,
+                        settings=settings[topic.topic_id],
+                        topic_id=topic.topic_id,
+                    )
+                )
+        for name in strangers:
+            _log.warning("removing partition=%s why=it is of another topic of that name", name)
+            self._remove(name)
+        yield partial(self._placing.delete, strangers)
+        yield partial(self._placing.make, news)
+
+    def _may_be_made(self, topic: TopicState, state: PartitionState) -> bool:
+        """Not if its log may be in a dir that is offline: an empty one in its place would pass for
+        all there ever was."""
+        is_new = self._known is not None and (topic.topic_id, state.index) not in self._known
+        return is_new or len(self._logs.online) == len(self._logs.dirs)
+
+    def find(self, name: TopicPartition) -> PartitionLog:
+        online = self._logs.online
+        for log_dir in online:
+            log = log_dir.logs.get(name)
+            if log is not None:
+                return log
+        why = f"the log of {name} may be in a dir that is offline"
+        raise KafkaError(
+            ErrorCode.kafka_storage_error, why if online else "all log dirs are offline"
+        )
+
+    def let_go_of_strays(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
+        """What is on the disks and not in a full request is of a topic that was deleted, or of
+        a replica that was moved away, while this broker was down. The caller deletes it."""
+        if self._known is None:
+            self._known = {(topic.topic_id, state.index) for topic, state in states_in(request)}
+        wanted = {TopicPartition(topic.name, state.index) for topic, state in states_in(request)}
+        unreadable = set(request.unreadable)
+        strays = [
+            name
+            for log_dir in self._logs.online
+            for name in log_dir.logs
+            if name not in wanted and name.topic not in unreadable
+        ]
+        for name in strays:
+            _log.warning("removing partition=%s why=it is not to be here any more", name)
+            self._remove(name)
+        return strays
+
+
+def states_in(request: LeaderAndIsrRequest) -> Iterator[tuple[TopicState, PartitionState]]:
+    return ((topic, state) for topic in request.topics for state in topic.partitions)
+
+
+def _is_stranger(log_dir: LogDir, name: TopicPartition, topic_id: bytes) -> bool:
+    """A dir that fails over it is offline, and what is in it may be anybody's."""
+    try:
+        return log_dir.topic_id(name) not in (None, topic_id)
+    except KafkaError as error:
+        _log.error("not read partition=%s why=%s", name, error.message)
+        return False

@@ -1,0 +1,63 @@
+"""Long work in the loop, done in slices so that others come in between.
+
+A generator does a little and yields: None where it may be interrupted, or something to ask for that
+calls back when it is done. It goes on in a later turn of the loop when its slice is over.
+"""
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Final
+
+from tidelog.base.ports import Clock, Loop
+
+SLICE_US: Final = 5_000
+SLICE_STEPS: Final = 200
+"""So many steps end a slice too: a simulated clock stands still while they are done."""
+
+Ask = Callable[[Callable[[], None]], None]
+Sliced = Generator[Ask | None, None, None]
+
+
+class Slices:
+    def __init__(self, loop: Loop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._under_way = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._under_way
+
+    def run(self, work: Sliced, failed: Callable[[], None]) -> None:
+        """Begins at once. `failed` is called if an error escapes from the work."""
+        self._under_way += 1
+        self._go_on(work, failed)
+
+    def _go_on(self, work: Sliced, failed: Callable[[], None]) -> None:
+        go_on = partial(self._go_on, work, failed)
+        try:
+            ask = self._slice(work)
+        except StopIteration:
+            self._under_way -= 1
+        except Exception:
+            self._under_way -= 1
+            failed()
+            raise
+        else:
+            ask(go_on)
+
+    def _slice(self, work: Sliced) -> Ask:
+        """Runs until there is something to ask for: if nothing else, then for a later turn."""
+        clock = self._clock
+        end_us = clock.monotonic_us() + SLICE_US
+        for _ in range(SLICE_STEPS):
+            ask = next(work)
+            if ask is not None:
+                return ask
+            if clock.monotonic_us() >= end_us:
+                break
+        return self._in_a_later_turn
+
+    def _in_a_later_turn(self, then: Callable[[], None]) -> None:
+        # A timer, because what is to be called soon is called in the same turn.
+        self._loop.call_at(self._clock.monotonic_ms(), then)

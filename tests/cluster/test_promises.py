@@ -1,0 +1,205 @@
+"""What is promised to clients, and what is not, when replicas are missing.
+
+A2, X3, X4, E3, E5: writes that too few replicas would hold are refused; what is lost by acks=1
+and by an unclean election is exactly what they are documented to lose. T6, E4: deletion,
+reassignment and preferred leaders while brokers come and go.
+"""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from support.cluster_processes import BrokerProcess, Cluster, wait_until
+from support.cluster_stage import Stage
+from support.plain_clients import acknowledge, read, write
+from support.replica_files import check_replicas
+from support.workload import now
+from tidelog.base.ids import TopicPartition
+from tidelog.client.client import Client
+from tidelog.client.elections import elect_leaders
+from tidelog.client.reassignments import alter_reassignments, list_reassignments
+
+Tell = Callable[[str], None]
+
+FIRST = [f"first-{number}" for number in range(20)]
+SECOND = [f"second-{number}" for number in range(20)]
+THIRD = [f"third-{number}" for number in range(20)]
+
+
+def test_below_min_isr_writes_are_refused_and_reads_go_on(stage: Stage) -> None:
+    """A2, T5."""
+    cluster, leader = stage.cluster, stage.leader
+    others = [broker for broker in cluster.brokers.values() if broker is not leader]
+    for broker in others:
+        broker.kill()
+    wait_until(lambda: cluster.tree.isr(stage.topic) == [leader.broker_id], "it is alone")
+    refused = write(leader.address, stage.topic, ["refused"])
+    assert refused == {"refused": "NOT_ENOUGH_REPLICAS"}
+    at = now()
+    found = read(leader.address, stage.topic)
+    assert len(found) > 10
+    assert "refused" not in found
+    assert stage.workload.acknowledged(at, (stage.topic, 0)) is None
+    for broker in others:
+        broker.launch()
+    for broker in others:
+        broker.wait_until_started()
+    stage.back("A2 below min ISR, two brokers started again", now(), seconds_max=10)
+    stage.check()
+
+
+def test_acks_1_loses_what_only_a_dead_leader_had(cluster: Cluster, topic: str, tell: Tell) -> None:
+    """X3, A1: and nothing of what was acknowledged to acks=all."""
+    cluster.create(topic)
+    leader = cluster.leader(topic)
+    acknowledge(cluster.bootstrap, topic, FIRST)
+    others = cluster.names_except(leader.broker_id)
+    cluster.links.cut(leader.name, others)
+    acknowledge(leader.address, topic, SECOND, acks="1")
+    leader.kill()
+    for name in others:
+        cluster.links.reset(leader.name, name)
+    cluster.links.heal()
+    wait_until(lambda: cluster.tree.leader(topic) not in (-1, leader.broker_id), "replaced")
+    acknowledge(cluster.bootstrap, topic, THIRD)
+    leader.start()
+    cluster.wait_in_sync(topic)
+    assert read(cluster.bootstrap, topic) == [*FIRST, *THIRD]
+    check_all_replicas(cluster, topic, len(FIRST) + len(THIRD))
+    tell(f"X3 acks=1: all {len(SECOND)} that only the dead leader had are lost, and no others")
+
+
+def check_all_replicas(cluster: Cluster, topic: str, end: int) -> None:
+    """They are the same, once all have caught up."""
+    dirs = {broker_id: broker.log_dir for broker_id, broker in cluster.brokers.items()}
+    deadline = time.monotonic() + 5
+    while (wrong := check_replicas(dirs, topic, 0, end)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert wrong == []
+
+
+def leave_one_alone(cluster: Cluster, topic: str, **configs: str) -> BrokerProcess:
+    """X4: a leader that acknowledges while it is alone, then dies; the others are back."""
+    cluster.create(topic, configs={"min.insync.replicas": "1", **configs})
+    acknowledge(cluster.bootstrap, topic, FIRST)
+    leader = cluster.leader(topic)
+    others = [broker for broker in cluster.brokers.values() if broker is not leader]
+    for broker in others:
+        broker.kill()
+    wait_until(lambda: cluster.tree.isr(topic) == [leader.broker_id], "it is alone")
+    acknowledge(leader.address, topic, SECOND)
+    leader.kill()
+    for broker in others:
+        broker.launch()
+    for broker in others:
+        broker.wait_until_started()
+    return leader
+
+
+def test_without_unclean_election_a_partition_waits_for_who_has_everything(
+    cluster: Cluster, topic: str, tell: Tell
+) -> None:
+    """E3, E5, X4, D10."""
+    leader = leave_one_alone(cluster, topic)
+    wait_until(lambda: cluster.tree.leader(topic) == -1, "it is offline")
+    time.sleep(1)
+    with Client(cluster.bootstrap) as client:
+        assert client.cluster([topic]).topic(topic).partitions[0].leader == -1
+    assert cluster.tree.leader(topic) == -1
+    at = now()
+    leader.start()
+    cluster.wait_in_sync(topic)
+    tell(f"E5 the one that has everything is back, in sync after {(now() - at) / 1e9:.2f} s")
+    assert read(cluster.bootstrap, topic) == [*FIRST, *SECOND]
+    check_all_replicas(cluster, topic, len(FIRST) + len(SECOND))
+
+
+@pytest.mark.parametrize("how", ["on request", "by setting"])
+def test_an_unclean_election_loses_what_only_the_others_had(
+    cluster: Cluster, topic: str, how: str, tell: Tell
+) -> None:
+    """E3, E5, X4."""
+    setting = "true" if how == "by setting" else "false"
+    leader = leave_one_alone(cluster, topic, **{"unclean.leader.election.enable": setting})
+    if how == "on request":
+        wait_until(lambda: cluster.tree.leader(topic) == -1, "it is offline")
+        with Client(cluster.bootstrap) as client:
+            partition = TopicPartition(topic, 0)
+            assert elect_leaders(client, "unclean", [partition]) == {partition: None}
+    wait_until(lambda: cluster.tree.leader(topic) not in (-1, leader.broker_id), "another leads")
+    acknowledge(cluster.bootstrap, topic, THIRD)
+    leader.start()
+    cluster.wait_in_sync(topic)
+    assert read(cluster.bootstrap, topic) == [*FIRST, *THIRD]
+    check_all_replicas(cluster, topic, len(FIRST) + len(THIRD))
+    tell(f"E3 unclean {how}: all {len(SECOND)} that only the dead leader had are lost, no others")
+
+
+def test_what_is_deleted_while_a_broker_is_down_is_gone_when_it_is_back(
+    cluster: Cluster, topic: str
+) -> None:
+    """T6: also when a topic of the same name was made meanwhile."""
+    cluster.create(topic, 3)
+    acknowledge(cluster.bootstrap, topic, FIRST)
+    away = cluster.follower(topic)
+    again = f"{topic}-again"
+    cluster.create(again)
+    acknowledge(cluster.bootstrap, again, FIRST)
+    away.kill()
+    assert folders(away, topic)
+    cluster.delete(topic)
+    cluster.delete(again)
+    two = [broker for broker in cluster.brokers if broker != away.broker_id]
+    cluster.create(again, assignment=[two])
+    away.start()
+    for broker in cluster.brokers.values():
+        wait_for_none(broker, topic)
+    wait_for_none(away, again)
+    acknowledge(cluster.bootstrap, again, SECOND)
+    assert read(cluster.bootstrap, again) == SECOND
+
+
+def folders(broker: BrokerProcess, topic: str, partition: int | None = None) -> list[str]:
+    """Of one partition or of all; also what is only renamed yet."""
+    names = [path.name for path in broker.log_dir.iterdir() if path.is_dir()]
+    found = [(name, *name.partition(".")[0].rpartition("-")[::2]) for name in names]
+    return [n for n, whose, index in found if whose == topic and partition in (None, int(index))]
+
+
+def wait_for_none(broker: BrokerProcess, topic: str, partition: int | None = None) -> None:
+    what = f"broker {broker.name} has nothing of {topic}"
+    wait_until(lambda: not folders(broker, topic, partition), what)
+
+
+def test_replicas_are_moved_while_clients_are_at_work(make_stage: Callable[..., Stage]) -> None:
+    """Two of three brokers hold it; the other takes the leader's place, and back again."""
+    stage = make_stage(assignment=[[1, 2], [2, 3], [3, 1]])
+    cluster, partition = stage.cluster, TopicPartition(stage.topic, 0)
+    for target in ([3, 2], [1, 3], [1, 2]):
+        at = now()
+        with Client(cluster.bootstrap) as client:
+            assert alter_reassignments(client, {partition: target}) == {partition: None}
+            wait_until(lambda: not list_reassignments(client, [partition]), "it is done")
+        assert cluster.tree.replicas(stage.topic)[0] == target
+        stage.paused(f"a partition moved to {target}", at, seconds_max=1.5)
+        gone = next(broker for broker in cluster.brokers if broker not in target)
+        wait_for_none(cluster.brokers[gone], stage.topic, partition=0)
+    stage.check()
+
+
+def test_a_preferred_replica_leads_again_on_request(stage: Stage) -> None:
+    """E4: after it was restarted, and is in sync."""
+    cluster, partition = stage.cluster, TopicPartition(stage.topic, 0)
+    preferred = cluster.tree.replicas(stage.topic)[0][0]
+    assert cluster.leader_id(stage.topic) == preferred
+    cluster.brokers[preferred].stop()
+    cluster.brokers[preferred].start()
+    cluster.wait_in_sync(stage.topic)
+    assert cluster.leader_id(stage.topic) != preferred
+    at = now()
+    with Client(cluster.bootstrap) as client:
+        assert elect_leaders(client, "preferred", [partition]) == {partition: None}
+    assert cluster.leader_id(stage.topic) == preferred
+    stage.paused("E4 the preferred replica leads again", at, seconds_max=1)
+    stage.check()
