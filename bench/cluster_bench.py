@@ -6,7 +6,9 @@ Java or Kafka's jars are missing ratios are left out. Times of recovery are the 
 """
 
 import argparse
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -34,7 +36,7 @@ from bench.peers.kafka_cluster import KafkaCluster
 from bench.peers.kafka_peer import KafkaHome
 from bench.peers.tidelog_cluster import TidelogCluster
 
-FOLDER = Path(".bench") / "cluster"
+FOLDER = (Path(".bench") / f"cluster-{os.getpid()}").absolute()
 Scenario = Callable[[Sides, Effort], list[Row]]
 Maker = Callable[[Path, Settings], Cluster]
 
@@ -88,7 +90,7 @@ def on_clusters(
     with ExitStack() as stack:
         sides = []
         for number, maker in enumerate(make):
-            cluster = maker(FOLDER.absolute() / str(number), settings)
+            cluster = maker(FOLDER / str(number), settings)
             stack.callback(cluster.stop)
             tell(f"{cluster.name} serves after {cluster.start():.1f} s")
             sides.append(ClusterSide(cluster, generator))
@@ -113,6 +115,8 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
     if generator is None:
         return []
     effort = QUICK if options.quick else FULL
+    # Whoever is told to end must take the brokers with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     found: list[Row] = []
     try:
         for scenarios, settings in ((LOADED, TIDIES_AT_ONCE), (DISTURBED, SETTINGS)):
@@ -125,5 +129,5 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
         print(f"the cluster was not measured: {error}", file=sys.stderr)
     finally:
         generator.close()
-        shutil.rmtree(FOLDER.absolute(), ignore_errors=True)
+        shutil.rmtree(FOLDER, ignore_errors=True)
     return found

@@ -30,7 +30,7 @@ TIDIES_AT_ONCE = {
 }
 """Deleted topics and dirty logs are seen to at once, so that no round pays for another."""
 Settings = Mapping[str, str]
-_MEMBERS_SECONDS_MAX = 60
+_MEMBERS_SECONDS_MAX = 180
 _DELETE_SECONDS_MAX = 60
 
 

@@ -103,6 +103,7 @@ class Broker:
         self._peers: BrokerPeers | None = None
         self._fetchers: Fetchers | None = None
         self._identity: dict[str, str] = {}
+        self._broker_epochs: dict[int, int] = {}
         self.clock = world.clock
         self.entropy = world.entropy
         self.loop = world.loop
@@ -322,6 +323,10 @@ class Broker:
     # -- following the metadata
 
     def _changed(self, change: Change) -> None:
+        epochs = {broker.broker_id: broker.epoch for broker in self.metadata.image.brokers.values()}
+        if epochs != self._broker_epochs:
+            self._broker_epochs = epochs
+            self.in_sync.brokers_changed()
         if change.broker_config:
             self._configure(list(self.partitions))
             self.leader_throttle.configure()

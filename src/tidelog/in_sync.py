@@ -66,8 +66,17 @@ class InSync:
             if partition.is_led:
                 partition.replica.lag_ms_max = lag_ms_max
                 partition.replica.expire(now_ms)
+                partition.replica.reconsider(now_ms)
                 partition.check_in_sync()
         self._look_later()
+
+    def brokers_changed(self) -> None:
+        """Followers may have asked before it was known that they are back."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions:
+            if partition.is_led:
+                partition.replica.reconsider(now_ms)
+                partition.check_in_sync()
 
     def proposed(self, partition: Partition) -> None:
         """Writes what the machine proposes, once."""
@@ -109,6 +118,7 @@ class InSync:
                 partition.resign()
                 self._partitions.set_led(partition)
                 return
+        partition.replica.reconsider(self._clock.monotonic_ms())
         partition.check_in_sync()
 
     def _count(self, before: PartitionInfo, after: PartitionInfo) -> None:

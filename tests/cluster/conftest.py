@@ -17,10 +17,14 @@ import pytest
 from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
 from support.cluster_stage import Stage
 from support.disk_faults import FailingDisk, SmallDisk
+from support.link_proxy import Rule
 from support.zookeepers import require_zookeeper
 
 SMALL_DISK_MEGABYTES = 256
 FAILING_BROKER = 3
+DISTANCE_S = 0.01
+"""Each way: so there is always something under way when a fault strikes. Records that are
+acknowledged before they are replicated would be lost to it."""
 
 Tell = Callable[[str], None]
 
@@ -79,6 +83,7 @@ def cluster(
     folder = tmp_path_factory.getbasetemp()
     zookeeper = new_zookeeper(folder / "zookeeper")
     made = Cluster(folder / "cluster", zookeeper, QUICK | SAFE)
+    made.links.usual = Rule(delay_s=DISTANCE_S)
     if failing_disk is not None:
         made.brokers[FAILING_BROKER].environment = failing_disk.environment
     try:

@@ -67,12 +67,21 @@ def test_a_broker_that_returns_is_told_everything_at_once_and_leads_nothing() ->
     assert partition_of(cluster).isr == (0, 2)
 
 
-def test_a_quick_restart_is_a_new_incarnation() -> None:
-    """D9, X18: its registration was gone for no time at all."""
-    cluster, members = cluster_of(3)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_quick_restart_is_a_new_incarnation(seed: int) -> None:
+    """D9, X18: the controller finds it registered before it knows that it was gone."""
+    cluster, members = cluster_of(3, seed)
     topic = create(members[0], [1, 0, 2])
+    again = cluster.member(1)
+    prepared: list[Exception | None] = []
+    again.metadata.prepare(prepared.append)
+    assert cluster.loop.run_until(lambda: prepared == [None])
+    members[0].coordination.faults.delay_ms_max = 300
     cluster.kill(members[1])
-    again = cluster.started(1)
+    cluster.exchange.reachable[1] = again.metadata.handle
+    again.metadata.join(lambda _error: None)
+    assert cluster.loop.run_until(lambda: again.metadata.broker_epoch != -1)
+    assert 1 in members[0].metadata.image.brokers, "nobody has missed it"
     assert_agreed(cluster, [members[0], members[2], again])
     partition = partition_of(cluster)
     assert (partition.leader, partition.isr) == (0, (0, 2))

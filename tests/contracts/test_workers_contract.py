@@ -10,7 +10,7 @@ import pytest
 from tidelog.base.errors import TaskError
 from tidelog.base.ports import Disk, Workers
 from tidelog.world.real.disk import RealDisk
-from tidelog.world.real.workers import RealWorkers
+from tidelog.world.real.workers import RealWorkers, WorkersByTask
 from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.workers import SimWorkers
 
@@ -22,10 +22,10 @@ class Place:
     folder: str
 
 
-@pytest.fixture(params=["real", "simulated"])
+@pytest.fixture(params=["real", "by task", "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "real":
-        workers = RealWorkers()
+    if request.param != "simulated":
+        workers = RealWorkers() if request.param == "real" else WorkersByTask()
         yield Place(workers=workers, disk=RealDisk(), folder=str(tmp_path))
         workers.close()
     else:
@@ -77,7 +77,7 @@ def test_workers_go_on_after_an_error(place: Place) -> None:
 
 def test_a_task_that_does_not_exist_is_a_bug_of_the_caller(place: Place) -> None:
     with pytest.raises(
-        AssertionError, match=r"no task 'fly'; there are about, clean, inspect, scan"
+        AssertionError, match=r"no task 'fly'; there are about, clean, inspect, inspect many, scan"
     ):
         place.workers.start("fly", {})
 

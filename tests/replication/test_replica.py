@@ -265,6 +265,78 @@ def test_low_watermark_is_the_smallest_log_start_of_the_living() -> None:
     assert replica.low_watermark() == 5
 
 
+def test_leader_tells_its_watermark_once_that_has_reached_the_start_of_its_epoch() -> None:
+    """I5: one that goes on leading has committed everything itself, and knows it."""
+    machines = Machines("AB", min_isr=2)
+    machines.hold("A", "e1:m1 e1:m2", high_watermark=1)
+    machines.epoch = 1
+    machines.lead("A", isr="AB")
+    replica = machines.replica("A")
+    assert (replica.high_watermark, replica.settled_at) == (1, 2)
+    machines.write("A", 3)
+    machines.lead("A", isr="AB")
+    assert (replica.epoch_start, replica.settled_at) == (3, 2)
+    machines.epoch += 1
+    machines.lead("A", isr="AB")
+    assert replica.settled_at == 3, "another may have led in the epoch between"
+
+
+def test_nothing_is_committed_while_members_of_too_small_a_set_are_remembered() -> None:
+    """D8: also where the set is large enough for a smaller min ISR; then it is written again."""
+    machines = Machines(min_isr=1)
+    machines.lead("A", isr="A")
+    replica = machines.replica("A")
+    replica.has_elr = True
+    machines.write("A", 1)
+    assert replica.high_watermark == 0
+    machines.expire("A")
+    assert isr_of(machines) == PendingShrink((1,), ())
+    replica.has_elr = False
+    machines.write_isr("A")
+    assert replica.high_watermark == 1
+
+
+def test_follower_that_asked_too_early_is_reconsidered() -> None:
+    """I3: it was not known to be registered then, and need not ask again for long."""
+    machines = Machines()
+    machines.lead("A", isr="A")
+    replica = machines.replica("A")
+    epoch = machines.live.pop(number("B"))
+    replica.fetched(number("B"), epoch, (0, -1, 0), 0)
+    replica.reconsider(0)
+    assert isr_of(machines) == Committed((1,)), "still not known"
+    machines.live[number("B")] = epoch
+    replica.reconsider(0)
+    assert isr_of(machines) == PendingExpand((1,), 2, epoch)
+    machines.replica("B").reconsider(0)
+    assert machines.replica("B").isr == Committed(()), "only a leader proposes"
+
+
+def test_follower_that_is_behind_or_restarted_is_not_reconsidered() -> None:
+    machines = Machines()
+    machines.lead("A", isr="A")
+    machines.write("A", 1)
+    replica = machines.replica("A")
+    replica.fetched(number("B"), machines.live[number("B")], (0, -1, 0), 0)
+    machines.live[number("C")] += 10
+    replica.reconsider(0)
+    assert isr_of(machines) == Committed((1,))
+
+
+def test_follower_that_waits_at_the_log_end_was_caught_up_until_then() -> None:
+    """I1."""
+    machines = Machines("AB")
+    machines.lead("A", isr="AB")
+    replica = machines.replica("A")
+    replica.was_caught_up(number("B"), 500)
+    assert replica.remotes[2].last_caught_up_ms == 0, "it has not fetched in this epoch"
+    machines.fetch("B")
+    replica.was_caught_up(number("B"), 500)
+    replica.was_caught_up(number("B"), 300)
+    replica.was_caught_up(7, 900)
+    assert replica.remotes[2].last_caught_up_ms == 500
+
+
 @pytest.mark.parametrize(
     ("fetches", "caught_up"),
     [

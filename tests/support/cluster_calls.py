@@ -12,6 +12,7 @@ from support.brokers import (
     one_batch,
 )
 from support.sim_cluster import SimCluster
+from tidelog.records.batch import read_header
 from tidelog.records.reference import Record, encode_batch, read_records
 
 DELETE_RECORDS, INIT_PRODUCER_ID, CREATE_PARTITIONS, ELECT_LEADERS = 21, 22, 37, 43
@@ -21,7 +22,13 @@ TOPIC, BROKER = 2, 4
 
 
 def records_of(data: bytes | None) -> list[Record]:
-    return list(read_records(data)) if data else []
+    """The records of any number of batches."""
+    found: list[Record] = []
+    left = memoryview(data or b"")
+    while left:
+        found += read_records(left)
+        left = left[read_header(left).size :]
+    return found
 
 
 def write(cluster: SimCluster, topic: str, *values: str, acks: int = -1, index: int = 0) -> int:
@@ -39,20 +46,22 @@ def try_write(client: SimClient, topic: str, *values: str, acks: int = -1) -> st
 
 
 def read(cluster: SimCluster, topic: str, index: int = 0) -> list[str]:
-    """Every value a consumer is given, from the leader."""
+    """Every value a consumer is given, from the leader, up to the end as it says it."""
     client = cluster.client(cluster.wait_led(topic, index))
+    while (end := ask_offset(client, topic, index=index)).error_code.name != "none":
+        assert end.error_code.name == "offset_not_available", end.error_code
+        cluster.run_for(10)
     found: list[str] = []
     offset = list_offset(client, topic, EARLIEST, index=index)
-    while True:
+    while offset < end.offset:
         client.send_fetch([(topic, index, offset)])
         row = client.wait().responses[0].partitions[0]
         assert row.error_code.name == "none", row.error_code
         records = [r for r in records_of(row.records) if r.offset >= offset]
-        if not records:
-            client.link.close()
-            return found
         found += [(record.value or b"").decode() for record in records]
         offset = records[-1].offset + 1
+    client.link.close()
+    return found
 
 
 def log_values(cluster: SimCluster, broker_id: int, topic: str, index: int = 0) -> list[str]:

@@ -82,6 +82,7 @@ class Stage:
     def check(self) -> None:
         """All that was promised, and all replicas."""
         self.cluster.heal()
+        self.workload.back_after(now())
         self.cluster.wait_in_sync(self.topic, IN_SYNC_SECONDS_MAX)
         self.workload.settle()
         assert not self.workload.errors, self.workload.errors[:5]

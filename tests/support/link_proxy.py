@@ -74,6 +74,8 @@ class Links:
     def __init__(self, source_of: Callable[[int, int], str | None]) -> None:
         """`source_of` is given the port somebody dialled from, and the one that was dialled."""
         self._source_of = source_of
+        self.usual = FREE
+        """The rule of links that have no other; healing leaves it as it is."""
         self._rules: dict[tuple[str, str], Rule] = {}
         self._selector = selectors.DefaultSelector()
         self._connections: list[_Connection] = []
@@ -174,7 +176,7 @@ class Links:
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
     def _rule(self, flow: _Flow) -> Rule:
-        return self._rules.get(flow.names, FREE)
+        return self._rules.get(flow.names, self.usual)
 
     def _accept(
         self, listening: socket.socket, target: str, address: Address, source: str | None

@@ -37,8 +37,11 @@ class DeadlyEnsemble(SimEnsemble):
     kill: Callable[[], None] | None = None
     on_write: Callable[[str], object] = staticmethod(lambda _path: None)
     """Told of each path that is written."""
+    on_attempt: Callable[[Sequence[Operation]], object] = staticmethod(lambda _operations: None)
+    """Told of each write, also of those that fail."""
 
     def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
+        self.on_attempt(operations)
         answers = super().write(session_id, operations)
         for operation in operations:
             self.on_write(operation.path)

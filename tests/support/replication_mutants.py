@@ -162,3 +162,14 @@ def count_diverging_fetches(patch: pytest.MonkeyPatch) -> None:
 def keep_watermark_after_a_cut(patch: pytest.MonkeyPatch) -> None:
     """X9: what was cut off is still said to be committed."""
     patch.setattr(Replica, "was_cut", lambda _self: None)
+
+
+def tell_the_watermark_at_once(patch: pytest.MonkeyPatch) -> None:
+    """I5: a new leader tells its high watermark before that has reached its epoch's start."""
+    lead = Replica.become_leader
+
+    def become_leader(self: Replica, *arguments: Any) -> None:
+        lead(self, *arguments)
+        self.settled_at = 0
+
+    patch.setattr(Replica, "become_leader", become_leader)

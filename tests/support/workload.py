@@ -16,7 +16,14 @@ from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 from support.history_checker import Anomaly, Assign, EndOffset, Key, Operation, Poll, Send, check
 
@@ -81,7 +88,7 @@ class Writer:
             return 0
         self._ended.set()
         self._thread.join()
-        left: int = self._producer.flush(seconds_max)
+        left = self._flush(seconds_max)
         with self._lock:
             unanswered = list(self._pending.items())
         for value, (key, invoked) in unanswered:
@@ -89,13 +96,25 @@ class Writer:
         del self._producer
         return left
 
+    def _flush(self, seconds_max: float) -> int:
+        try:
+            left: int = self._producer.flush(seconds_max)
+        except KafkaException as error:
+            self.errors.append(f"{self._name}: {error}")
+            return len(self._pending)
+        return left
+
     def _run(self) -> None:
-        while not self._ended.wait(self.pause_s):
-            for key in self._keys:
-                self._send(key)
-            self._producer.poll(0)
-            while len(self._pending) >= UNANSWERED_MAX and not self._ended.is_set():
-                self._producer.poll(0.05)
+        """Until it is ended, or the client has given up for good: then `errors` says why."""
+        try:
+            while not self._ended.wait(self.pause_s):
+                for key in self._keys:
+                    self._send(key)
+                self._producer.poll(0)
+                while len(self._pending) >= UNANSWERED_MAX and not self._ended.is_set():
+                    self._producer.poll(0.05)
+        except KafkaException as error:
+            self.errors.append(f"{self._name}: {error}")
 
     def _send(self, key: Key) -> None:
         self._count += 1
@@ -255,7 +274,9 @@ class Workload:
                 if seconds is not None:
                     found[key] = seconds
             missing = [key for key in self.keys if key not in found]
-            assert now() - since < seconds_max * 1e9, f"no record is acknowledged by {missing}"
+            is_late = now() - since > seconds_max * 1e9
+            errors = [error for writer in self.writers for error in writer.errors]
+            assert not (is_late or errors), f"no record is acknowledged by {missing}: {errors[:3]}"
             time.sleep(0.01)
         return max(found.values())
 

@@ -42,6 +42,7 @@ FOCUSED = replace(
         pytest.param(machine.expand_after_the_write, ("V3", "V4", "V5"), id="D5-X13"),
         pytest.param(machine.shrink_before_the_write, ("V1", "V3", "V5", "V11"), id="D5-X14"),
         pytest.param(machine.keep_empty_epochs, ("V6",), id="D7-X11"),
+        pytest.param(machine.tell_the_watermark_at_once, ("I5",), id="I5"),
         pytest.param(machine.commit_below_min_isr, ("V7",), id="D8-X20"),
         pytest.param(cluster.trust_any_incarnation, ("V2", "V3", "V9"), id="D9-X18"),
         pytest.param(cluster.first_back_leads, ("V2", "V3"), id="D10-X21"),

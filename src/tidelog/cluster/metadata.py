@@ -303,6 +303,8 @@ class Metadata:
             settings=lambda: self.settings,
             end=self._membership.step_down,
         )
+        # Until the list was read, what this broker was told of the others is the best there is.
+        realm.image.brokers = self.image.brokers
         self.controller = Controller(realm, self._around)
         self.controller.start()
 

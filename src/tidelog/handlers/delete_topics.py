@@ -1,20 +1,26 @@
 """DeleteTopics, API 20: removes topics and their data, by name or from version 6 by id (T6).
 
 A name or id that comes twice, or as both, is refused. `delete.topic.enable=false` refuses all.
+A request of more topics than `TOPICS_MAX` is not read: the loop must not be held by it.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_TOPIC_ID, Image, TopicInfo
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import NO_ERROR, Values, error_fields, id_bytes, respond
 from tidelog.handlers.waiting import TIMED_OUT, Patience
+from tidelog.wire import codec
 
 _DISABLED_IS_KNOWN_FROM = 3
+_IDS_ARE_KNOWN_FROM = 6
+
+TOPICS_MAX: Final = 10_000
+_VALUES_OF_A_TOPIC: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,11 @@ def handle(node: Node, request: Request) -> None:
         patience.answer(_respond(request, plan, results))
 
     node.metadata.delete_topics(wanted, done)
+
+
+def read(api_key: int, version: int, frame: memoryview, at: int) -> Any:
+    width = 1 if version < _IDS_ARE_KNOWN_FROM else _VALUES_OF_A_TOPIC
+    return codec.read_request(api_key, version, frame, at, TOPICS_MAX * width)
 
 
 def _asked(body: Any) -> list[tuple[str | None, bytes]]:
@@ -102,4 +113,4 @@ def _result(named: _Named, outcome: TopicInfo | KafkaError) -> Values:
     return {**NO_ERROR, "name": outcome.name, "topic_id": outcome.topic_id}
 
 
-API = Api(key=20, first=1, last=6, handle=handle)
+API = Api(key=20, first=1, last=6, handle=handle, read=read)

@@ -285,6 +285,16 @@ class Replica:
         if slow or (self.has_elr and len(self.isr.isr) >= self.min_isr):
             self.isr = PendingShrink(self.isr.isr, slow)
 
+    def reconsider(self, now_ms: int) -> None:
+        """Proposes who is in sync and not in the set: when it asked last, another change was being
+        written, or its incarnation was not known here yet; and it may not ask again for long."""
+        if self.role is not LEADER:
+            return
+        end = self.log.log_end_offset
+        for other, remote in self.remotes.items():
+            if other not in self.isr.maximal and remote.is_in_sync(end, now_ms, self.lag_ms_max):
+                self._consider(other, remote)
+
     def isr_written(self, isr: Sequence[int], partition_epoch: int) -> None:
         """What was proposed stands in the coordinator, or something else of this epoch does.
         What the controller has said since is newer."""

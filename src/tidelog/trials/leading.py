@@ -187,7 +187,7 @@ class Leading:
         now_ms = self._process.loop.clock.monotonic_ms()
         for index, copy in self._process.copies.items():
             copy.replica.expire(now_ms)
-            self.propose(index)
+            self._reconsider(index)
 
     def propose(self, index: int) -> None:
         """Writes what the machine proposes, one thing at a time."""
@@ -209,12 +209,23 @@ class Leading:
     def _written(self, index: int, leader_epoch: int, outcome: Outcome) -> None:
         replica = self._process.copies[index].replica
         self._process.trace("hears", index, f"{type(outcome).__name__} of its ISR")
-        if isinstance(outcome, Gone) or outcome.state is None:
-            return
         if replica.role is Role.leader and replica.leader_epoch == leader_epoch:
+            if isinstance(outcome, Gone):
+                replica.resign()
+                self.changed(index)
+                return
             self.adopt(index, outcome.state)
             if isinstance(outcome, Wrote):
                 self._process.metadata.isr_changed(TOPIC, index)
+        self._reconsider(index)
+
+    def _reconsider(self, index: int) -> None:
+        """Followers may have asked while another change was being written."""
+        replica = self._process.copies[index].replica
+        before = replica.isr
+        replica.reconsider(self._process.loop.clock.monotonic_ms())
+        if replica.isr is not before:
+            self._process.proposed(index)
         self.propose(index)
 
     def adopt(self, index: int, state: PartitionInfo) -> None:

@@ -4,12 +4,25 @@ Every knob is drawn by itself and every kind of fault may be left out: histories
 thing happens a lot find what histories with a bit of everything do not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 OPERATIONS_MIN: Final = 200
 FAULTS_MIN: Final = 3
+
+Item = TypeVar("Item")
+
+
+class Draws(Protocol):
+    """A stream of random numbers, as `world.sim.choices` gives them."""
+
+    def random(self) -> float: ...
+
+    def randint(self, a: int, b: int, /) -> int: ...
+
+    def choice(self, items: Sequence[Item], /) -> Item: ...
+
 
 FAULT_KINDS: Final = (
     "process crash",
@@ -60,7 +73,7 @@ class Options:
     """Whether the session of a process that died ends at once."""
 
 
-def draw_options(draws: Random) -> Options:
+def draw_options(draws: Draws) -> Options:
     brokers = draws.choice((3, 3, 3, 4, 5))
     factor = draws.choice((2, 3, 3, 3))
     timeout_ms = draws.choice((300, 800, 2_000))

@@ -194,6 +194,10 @@ class Oracle:
             raise Violation("V7", f"{self} HW of the leader {broker_id} fell to {high_watermark}")
         if high_watermark > seen.high_watermark:
             self._look_at_advance(broker_id, replica)
+        if self.known_end > high_watermark >= replica.settled_at and self._is_in_office(replica):
+            raise Violation(
+                "I5", f"{self} leader {broker_id} tells HW {high_watermark} after {self.known_end}"
+            )
         committed = self.committed
         if high_watermark > len(committed):
             start = len(committed)
@@ -202,6 +206,9 @@ class Oracle:
                 for member in self.state.isr:
                     if self._is_candidate(member):
                         self._require(self.logs[member], member, "V5")
+
+    def _is_in_office(self, replica: Replica) -> bool:
+        return self.state is not None and self.state.leader_epoch == replica.leader_epoch
 
     def _look_at_advance(self, broker_id: int, replica: Replica) -> None:
         high_watermark = replica.high_watermark

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from tidelog.trials.world import World
 
 
+OPENING_MS_MAX = 5
+"""How long it takes a broker to open logs before it answers the controller."""
+
+
 class Disk:
     """What a machine keeps."""
 
@@ -165,7 +169,8 @@ class Process:
                 self._obey(state)
         for fetcher in self._fetchers.values():
             fetcher.go_on()
-        done(LeaderAndIsrResponse(error_code=0, topics=()))
+        delay_ms = int(self.world.disk_draws.random() * OPENING_MS_MAX)
+        self.after(delay_ms, partial(done, LeaderAndIsrResponse(error_code=0, topics=())))
 
     def _look_at_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         """V20: nothing is done for a controller that was deposed, or in a predecessor's place."""

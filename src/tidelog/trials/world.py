@@ -22,6 +22,8 @@ from tidelog.trials.violation import Violation
 Tracing = Callable[[str], None]
 
 GUARD_MS = 20
+"""From the death of a process to the end of its session, and from its stop."""
+CLOSING_MS = 2
 
 
 class World:
@@ -121,7 +123,9 @@ class World:
             process.disk.high_watermarks[index] = copy.replica.high_watermark
             self.oracles[index].stopped(number)
         process.metadata.close()
-        process.coordination.close()
+        session_id = process.coordination.session_id
+        process.coordination.die()
+        self.loop.after(CLOSING_MS, partial(self.ensemble.end_session, session_id))
         process.loop.die()
         self.network.drop(number)
         self.network.forget(process)

@@ -26,11 +26,14 @@ __all__ = [
 METADATA: Final = 3
 
 
-def read_request(api_key: int, version: int, frame: Buffer, at: int) -> Any:
+def read_request(
+    api_key: int, version: int, frame: Buffer, at: int, values_max: int | None = None
+) -> Any:
     """The body of a request, which begins at `at` and must end where the frame does. Only behind
-    Metadata may something follow: librdkafka 2.x that asks for all topics leaves three bytes."""
+    Metadata may something follow: librdkafka 2.x that asks for all topics leaves three bytes.
+    More than `values_max` values in arrays are refused, or than any request may have."""
     entity = entity_type(api_key, version, "request")
-    return read_entity(entity, frame, at, with_tail=api_key == METADATA)
+    return read_entity(entity, frame, at, with_tail=api_key == METADATA, values_max=values_max)
 
 
 def write_response(api_key: int, version: int, correlation_id: int, entity: Any) -> bytes:

@@ -49,10 +49,18 @@ _new: Final[Callable[[type[Any]], Any]] = object.__new__
 _entity_readers: dict[type[Any], tuple[Read, int]] = {}
 
 
-def read_entity(entity: type[Any], data: Buffer, at: int, *, with_tail: bool = False) -> Any:
+def read_entity(
+    entity: type[Any],
+    data: Buffer,
+    at: int,
+    *,
+    with_tail: bool = False,
+    values_max: int | None = None,
+) -> Any:
     """Reads an entity that must end where the data does, unless it may have a tail."""
     read, _ = _entity_reader(entity)
-    values_max = CONTROL_VALUES_MAX if issubclass(entity, ControlEntity) else VALUES_MAX
+    if values_max is None:
+        values_max = CONTROL_VALUES_MAX if issubclass(entity, ControlEntity) else VALUES_MAX
     cursor = Cursor(data, at, values_max)
     try:
         value = read(cursor)

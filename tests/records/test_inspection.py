@@ -1,0 +1,86 @@
+"""Batches that are looked into: the compiled way finds what the plain one finds (Z4)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ports import Buffer
+from tidelog.records.inspection import (
+    FEW_BYTES_MAX,
+    FEW_RECORDS_MAX,
+    argument_for,
+    keys_missing,
+    run,
+    stored_batch,
+    task_for,
+)
+from tidelog.records.inspection_of_many import keys_missing_of_many
+from tidelog.records.inspection_of_many import run as run_many
+from tidelog.records.reference import Record, encode_batch
+from tidelog.world.sim.disk import SimDisk
+
+LIMIT = 1 << 24
+
+
+def batch_of(count: int, key: bytes | None = b"k", **fields: int) -> bytearray:
+    records = [Record(offset=n, timestamp=0, key=key, value=b"") for n in range(count)]
+    return encode_batch(records, **fields)  # type: ignore[arg-type]
+
+
+def found(count: object, batch: Buffer) -> int | str:
+    assert callable(count)
+    try:
+        result: int = count(batch, LIMIT)
+    except KafkaError as error:
+        return str(error)
+    return result
+
+
+def test_only_batches_of_few_records_and_bytes_are_read_in_plain_python() -> None:
+    assert task_for(batch_of(1)) == "inspect"
+    assert task_for(batch_of(FEW_RECORDS_MAX)) == "inspect"
+    assert task_for(batch_of(FEW_RECORDS_MAX + 1)) == "inspect many"
+    large = encode_batch([Record(offset=0, timestamp=0, key=b"", value=bytes(FEW_BYTES_MAX))])
+    assert task_for(large) == "inspect many"
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_missing_keys_are_counted_alike(compression: int) -> None:
+    records = [
+        Record(offset=n, timestamp=n, key=None if n % 3 == 0 else b"key", value=None)
+        for n in range(100)
+    ]
+    batch = encode_batch(records, compression=compression)
+    assert keys_missing(batch, LIMIT) == keys_missing_of_many(batch, LIMIT) == 34
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
+    compression=st.sampled_from([0, 1, 4]),
+)
+def test_damage_is_found_alike(changes: list[tuple[int, int]], compression: int) -> None:
+    """What is changed lies behind the header, which was checked before."""
+    records = [
+        Record(offset=n, timestamp=n, key=b"k%d" % n, value=b"v", headers=(("h", b"x"),))
+        for n in range(20)
+    ]
+    batch = encode_batch(records, compression=compression)
+    for at, byte in changes:
+        batch[61 + at % (len(batch) - 61)] = byte
+    assert found(keys_missing, batch) == found(keys_missing_of_many, batch)
+
+
+@pytest.mark.parametrize("task", [run, run_many])
+def test_both_tasks_answer_alike(task: object) -> None:
+    assert callable(task)
+    argument = argument_for(
+        batch_of(3_000), 1 << 20, keys_required=True, compression="uncompressed"
+    )
+    assert stored_batch(task(SimDisk(), argument)) == batch_of(3_000)
+    keyless = argument_for(
+        batch_of(3_000, key=None), 1 << 20, keys_required=True, compression="producer"
+    )
+    with pytest.raises(KafkaError, match="3000 records have no key"):
+        stored_batch(task(SimDisk(), keyless))
