@@ -143,15 +143,11 @@ class Broker:
             world.clock,
             self._disk_work,
         )
+        memory_bytes = settings.whole("log.cleaner.dedupe.buffer.size")
         self.housekeeping = Housekeeping(
             self.logs,
             self.partitions,
-            Cleaner(
-                self.logs,
-                world.cleaning,
-                world.entropy,
-                settings.whole("log.cleaner.dedupe.buffer.size"),
-            ),
+            Cleaner(self.logs, world.cleaning, world.entropy, memory_bytes),
             lambda: self.settings,
             self._disk_work,
             world.clock,
