@@ -75,7 +75,11 @@ def taken(scenarios: Sequence[Scenario], sides: Sides, effort: Effort) -> list[R
     found: list[Row] = []
     for scenario in scenarios:
         try:
-            found += scenario(sides, effort)
+            new = scenario(sides, effort)
+            found += new
+            # A run takes minutes: who ends it early keeps what it has measured.
+            for row in new:
+                tell(f"{row['name']}: {row['value']:.3g} {row['unit']} {row['target']}")
         except (RuntimeError, OSError) as error:
             print(f"not measured: {scenario.__name__}: {error}", file=sys.stderr)
     return found

@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.base.ports import Clock, Loop
 
 SLICE_US: Final = 5_000
-SLICE_STEPS: Final = 200
+SLICE_STEPS: Final = 50
 """So many steps end a slice too: a simulated clock stands still while they are done."""
 
 Ask = Callable[[Callable[[], None]], None]

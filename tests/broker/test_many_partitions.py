@@ -5,7 +5,7 @@ import pytest
 from support.brokers import DELETE_TOPICS, SimNode, one_batch
 from support.wire_client import CREATE_TOPICS, METADATA, creation
 
-COUNT = 300
+COUNT = 120
 
 
 def topic_is_whole(node: SimNode, topic: str) -> None:
@@ -42,7 +42,7 @@ def test_others_are_answered_while_partitions_are_made_and_deleted() -> None:
     assert len(names) == COUNT
 
 
-@pytest.mark.parametrize("after_ms", [0, 10, 30, 60, 100, 200, 400])
+@pytest.mark.parametrize("after_ms", [0, 30, 100, 250])
 @pytest.mark.parametrize("how", ["stop", "kill", "power"])
 def test_an_end_in_the_middle_of_making_or_deleting_loses_no_partition(
     how: str, after_ms: int

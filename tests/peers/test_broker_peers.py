@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from support.answering import AnsweringBroker, Asked
 from tidelog.base.control import (
-    CONTROLLED_SHUTDOWN,
+    UPDATE_METADATA,
     VERSIONS,
     ControlledShutdownRequest,
-    ControlledShutdownResponse,
     ControlRequest,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
 )
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.peers import Peers
@@ -31,12 +32,19 @@ TIMEOUT_MS = 2_000
 API_VERSIONS = 18
 
 
-def numbered(number: int) -> ControlledShutdownRequest:
-    return ControlledShutdownRequest(broker_id=number, broker_epoch=number + 100)
+def numbered(number: int, broker_epoch: int = 100) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(
+        controller_id=number,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        is_full=False,
+        deleted_topic_ids=(),
+        unreadable=(),
+    )
 
 
-def answer_of(number: int) -> ControlledShutdownResponse:
-    return ControlledShutdownResponse(error_code=number, remaining=())
+def answer_of(number: int) -> UpdateMetadataResponse:
+    return UpdateMetadataResponse(error_code=number)
 
 
 @dataclass
@@ -76,11 +84,11 @@ class Stage:
 
     def serve(self, broker_id: int, asked: Asked) -> None:
         header = asked.header
-        if header.api_key != CONTROLLED_SHUTDOWN:
+        if header.api_key != UPDATE_METADATA:
             self.unanswered.append(asked)
             return
         request = read_request(header.api_key, header.version, asked.frame, asked.body_at)
-        self.received[broker_id].append(request.broker_id)
+        self.received[broker_id].append(request.controller_id)
         self.unanswered.append(asked)
         if self.answers:
             self.answer(asked)
@@ -91,14 +99,17 @@ class Stage:
         request = read_request(header.api_key, header.version, asked.frame, asked.body_at)
         asked.connection.send(
             write_response(
-                header.api_key, header.version, header.correlation_id, answer_of(request.broker_id)
+                header.api_key,
+                header.version,
+                header.correlation_id,
+                answer_of(request.controller_id),
             )
         )
 
     def serve_here(self, request: ControlRequest, done: Callable[[Any], None]) -> None:
-        assert isinstance(request, ControlledShutdownRequest)
-        self.received[HERE].append(request.broker_id)
-        done(answer_of(request.broker_id))
+        assert isinstance(request, UpdateMetadataRequest)
+        self.received[HERE].append(request.controller_id)
+        done(answer_of(request.controller_id))
 
     def send(self, broker_id: int, number: int) -> None:
         peers: Peers = self.peers
@@ -265,7 +276,7 @@ def test_control_requests_have_the_one_version_there_is(stage: Stage) -> None:
     stage.send(THERE, 1)
     stage.outcome(1)
     header = stage.brokers[THERE].requests[0].header
-    assert header.version == VERSIONS[CONTROLLED_SHUTDOWN]
+    assert header.version == VERSIONS[UPDATE_METADATA]
 
 
 EVENTS = st.sampled_from(("send", "send", "send", "here", "cut", "mend", "reset", "die", "start"))
@@ -307,3 +318,42 @@ def test_in_order_and_once_whatever_the_network_does(seed: int, events: list[str
     for broker_id in (HERE, THERE):
         received = stage.received[broker_id]
         assert len(received) == len(set(received)), "nothing is delivered twice"
+
+
+def test_a_new_incarnation_does_not_wait_for_what_was_meant_for_the_one_before() -> None:
+    stage = Stage(seed=0)
+    stage.answers = False
+    stage.send(THERE, 1)
+    stage.loop.run_for(100)
+    assert stage.received[THERE] == [1]
+    stage.answers = True
+    later: list[Any] = []
+    stage.peers.send(THERE, numbered(2, broker_epoch=200), later.append)
+    stage.loop.run_for(TIMEOUT_MS // 2)
+    assert isinstance(stage.outcomes[1][0], KafkaError)
+    assert later == [answer_of(2)]
+
+
+def test_who_asks_to_be_shut_down_does_not_stand_in_his_own_way() -> None:
+    """E2: a controller that stops is told what it leads no more before it is answered."""
+    stage = Stage(seed=0)
+    answers: list[Any] = []
+    held: list[Callable[[Any], None]] = []
+
+    def serve(request: ControlRequest, done: Callable[[Any], None]) -> None:
+        if isinstance(request, ControlledShutdownRequest):
+            held.append(done)
+        else:
+            stage.serve_here(request, done)
+
+    stage.peers._local = serve
+    stage.peers.send(
+        HERE, ControlledShutdownRequest(broker_id=HERE, broker_epoch=100), answers.append
+    )
+    stage.send(HERE, 1)
+    stage.loop.run_for(100)
+    assert stage.received[HERE] == [1]
+    assert answers == []
+    held[0]("done")
+    stage.loop.run_for(100)
+    assert answers == ["done"]

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Buffer
+from tidelog.records.column_inspection import keys_missing_of_many
+from tidelog.records.column_inspection import run as run_many
 from tidelog.records.inspection import (
     FEW_BYTES_MAX,
     FEW_RECORDS_MAX,
@@ -15,8 +17,6 @@ from tidelog.records.inspection import (
     stored_batch,
     task_for,
 )
-from tidelog.records.inspection_of_many import keys_missing_of_many
-from tidelog.records.inspection_of_many import run as run_many
 from tidelog.records.reference import Record, encode_batch
 from tidelog.world.sim.disk import SimDisk
 

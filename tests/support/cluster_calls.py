@@ -32,12 +32,14 @@ def records_of(data: bytes | None) -> list[Record]:
 
 
 def write(cluster: SimCluster, topic: str, *values: str, acks: int = -1, index: int = 0) -> int:
-    """Writes one batch to the leader; its offset."""
-    client = cluster.client(cluster.wait_led(topic, index))
-    row = client.produce(topic, one_batch(*values), index=index, acks=acks)
-    client.link.close()
-    assert row.error_code.name == "none", row.error_message
-    return int(row.base_offset)
+    """Writes one batch to the leader, whoever that is by then; its offset."""
+    while True:
+        client = cluster.client(cluster.wait_led(topic, index))
+        row = client.produce(topic, one_batch(*values), index=index, acks=acks)
+        client.link.close()
+        if row.error_code.name != "not_leader_or_follower":
+            assert row.error_code.name == "none", row.error_message
+            return int(row.base_offset)
 
 
 def try_write(client: SimClient, topic: str, *values: str, acks: int = -1) -> str:

@@ -305,14 +305,22 @@ class Walk:
                 self.count("failed start")
                 self.cluster.kill(broker_id)
 
-    def heal(self) -> None:
-        self.cluster.network.mend()
-        self.clear_failed_starts()
-        for broker_id in range(1, BROKERS + 1):
+    def start_for_good(self, broker_id: int) -> None:
+        """A session that is about to expire may end the first attempt."""
+        for _ in range(3):
+            self.clear_failed_starts()
             if broker_id not in self.cluster.alive:
                 self.cluster.begin(broker_id)
+            started = self.cluster.process(broker_id).started
+            self.cluster.wait(lambda told=started: bool(told), f"broker {broker_id} starts")
+            if started == [None]:
+                return
+        raise AssertionError(f"broker {broker_id} does not start: {started}")
+
+    def heal(self) -> None:
+        self.cluster.network.mend()
         for broker_id in range(1, BROKERS + 1):
-            self.cluster.wait_started(broker_id)
+            self.start_for_good(broker_id)
         for index in range(PARTITIONS):
             self.cluster.wait_led(TOPIC, index)
             self.cluster.wait_isr(TOPIC, index=index)

@@ -319,6 +319,15 @@ class SimCluster:
         self.wait(is_led, f"{topic}-{index} is led by {'somebody' if by is None else by}")
         return self.leader(topic, index)
 
+    def wait_led_elsewhere(self, topic: str, broker_id: int) -> None:
+        """Somebody leads and knows it, and not that broker."""
+
+        def is_led() -> bool:
+            leader = self.replica(self.leader(topic), topic)
+            return self.leader(topic) != broker_id and leader is not None and leader.is_led
+
+        self.wait(is_led, f"{topic} is led by somebody else than {broker_id}")
+
     def wait_isr(self, topic: str, *members: int, index: int = 0) -> None:
         """Waits for an in-sync set, of all replicas if none are named, and its leader's."""
         wanted = sorted(members or self.replicas(topic, index))

@@ -38,7 +38,6 @@ FOCUSED = replace(
         pytest.param(machine.compare_lengths_only, ("V1", "V3", "V5", "V13"), id="D1-X2"),
         pytest.param(machine.count_fetches_of_any_epoch, ("V7",), id="D3"),
         pytest.param(machine.expand_at_the_watermark, ("V10",), id="D4-X6"),
-        pytest.param(machine.expand_for_any_incarnation, ("V10",), id="D4-X19"),
         pytest.param(machine.expand_after_the_write, ("V3", "V4", "V5"), id="D5-X13"),
         pytest.param(machine.shrink_before_the_write, ("V1", "V3", "V5", "V11"), id="D5-X14"),
         pytest.param(machine.keep_empty_epochs, ("V6",), id="D7-X11"),
@@ -64,6 +63,13 @@ def test_explorer_finds_the_missing_rule(
     ("mutant", "invariant", "kinds", "options"),
     [
         pytest.param(
+            machine.expand_for_any_incarnation,
+            "V10",
+            ("process crash", "late coordination", "broken connections"),
+            {"session_timeout_ms": 200, "fault_gap_ms": 60, "down_ms_max": 50, "guarded": True},
+            id="D4-X19",
+        ),
+        pytest.param(
             cluster.forget_eligible_leaders,
             "V3",
             ("machine crash", "isolation"),
@@ -73,7 +79,11 @@ def test_explorer_finds_the_missing_rule(
         pytest.param(
             cluster.write_without_the_fence,
             "V20",
-            ("controller deposed", "late coordination", "preferred leaders", "process crash"),
+            (
+                "controller deposed",
+                "process crash",
+                *2 * ("late coordination", "preferred leaders"),
+            ),
             {"session_timeout_ms": 3_000, "fault_gap_ms": 25, "guarded": True},
             id="D11-X16",
         ),

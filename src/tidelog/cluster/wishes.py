@@ -55,7 +55,11 @@ class Wishes:
                 found = {name: error for name, error in found.items() if not _is_needless(error)}
             done(found)
 
-        gather([partial(self._wish, name, plan) for name in wanted], granted)
+        def ask(_read: list[PartitionName]) -> None:
+            gather([partial(self._wish, name, plan) for name in wanted], granted)
+
+        # Leaders announce that others are in sync a while after it is so.
+        self._reconciler.rereading.read(wanted, ask)
 
     def balance(self) -> None:
         """Leaderships go back to the preferred replicas where too many are elsewhere."""

@@ -5,7 +5,6 @@ which could not be made; those that were made may take a moment to be known here
 """
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from tidelog.wire.codec import entity_type
 
 CREATE_TOPICS: Final = 19
 VERSION: Final = 7
-TIMEOUT: Final = timedelta(seconds=10)
+TIMEOUT_MS: Final = 10_000
 
 Failures = dict[str, ErrorCode]
 """Why topics could not be made, by name."""
@@ -50,7 +49,7 @@ def _request(names: Sequence[str]) -> Any:
         }
         for name in names
     ]
-    values = {"topics": topics, "timeout": TIMEOUT, "validate_only": False}
+    values = {"topics": topics, "timeout": TIMEOUT_MS, "validate_only": False}
     return build(entity_type(CREATE_TOPICS, VERSION, "request"), values)
 
 

@@ -45,6 +45,7 @@ class BrokerPeers:
         self._local = local
         self._timeout_ms = timeout_ms
         self._lanes: dict[int, _Lane] = {}
+        self._epochs: dict[int, int] = {}
         self._told: dict[int, Link] = {}
         self._forwarded: dict[int, Link] = {}
 
@@ -56,6 +57,10 @@ class BrokerPeers:
             # It is answered when others were told, and among them may be who asks.
             deliver(request, done)
             return
+        if self._epochs.get(broker_id, request.broker_epoch) != request.broker_epoch:
+            # What was meant for an earlier incarnation must not hold up this one.
+            self.forget(broker_id)
+        self._epochs[broker_id] = request.broker_epoch
         lane = self._lanes.get(broker_id)
         if lane is None:
             lane = self._lanes[broker_id] = _Lane(deliver)

@@ -76,7 +76,7 @@ class Options:
 def draw_options(draws: Draws) -> Options:
     brokers = draws.choice((3, 3, 3, 4, 5))
     factor = draws.choice((2, 3, 3, 3))
-    timeout_ms = draws.choice((300, 800, 2_000))
+    timeout_ms = draws.choice((400, 1_000, 2_000))
     kinds = tuple(kind for kind in FAULT_KINDS if draws.random() < 0.6)
     writers, readers = draws.randint(3, 6), draws.randint(1, 3)
     duration_ms = draws.choice((1_500, 2_500, 4_000))
@@ -95,10 +95,10 @@ def draw_options(draws: Draws) -> Options:
         lag_ms_max=draws.choice((200, 500, 500, 1_000, 4_000)),
         delay_ms_max=draws.choice((2, 5, 20)),
         fetch_records_max=draws.choice((1, 3, 1_000)),
-        fetch_wait_ms=min(timeout_ms // 3, draws.choice((50, 200, 500))),
+        fetch_wait_ms=min(timeout_ms // 2, draws.choice((100, 300, 800))),
         request_timeout_ms=timeout_ms,
         think_ms_max=2 * duration_ms * (writers + readers) // OPERATIONS_MIN,
-        sync_gap_ms=draws.choice((50, 200, 2_000)),
+        sync_gap_ms=draws.choice((100, 300, 2_000)),
         late_requests=draws.choice((0.0, 0.5, 0.9)),
         guarded=draws.random() < 0.5,
     )

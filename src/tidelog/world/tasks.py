@@ -19,7 +19,7 @@ TASKS: Mapping[str, str] = {
     "about": "tidelog.world.tasks:about",
     "clean": "tidelog.log.cleaning:clean",
     "inspect": "tidelog.records.inspection:run",
-    "inspect many": "tidelog.records.inspection_of_many:run",
+    "inspect many": "tidelog.records.column_inspection:run",
     "scan": "tidelog.log.scanning:scan",
 }
 

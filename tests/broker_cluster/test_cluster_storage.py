@@ -1,0 +1,258 @@
+"""Log starts, checkpoints and disks of whole brokers in a cluster (S5, S8, S10, D12)."""
+
+import errno
+
+import pytest
+
+from support.brokers import one_batch
+from support.cluster_calls import (
+    EARLIEST,
+    assert_alike,
+    list_offset,
+    log_values,
+    read,
+    send_delete_records,
+    try_write,
+    write,
+)
+from support.sim_cluster import SimCluster
+from tidelog.log.checkpoints import parse_offsets
+
+
+@pytest.fixture
+def cluster() -> SimCluster:
+    made = SimCluster()
+    made.create("events", replicas=[[1, 2, 3]])
+    return made
+
+
+# -- S5
+
+
+def test_deleted_records_are_deleted_on_every_replica_when_that_is_answered(
+    cluster: SimCluster,
+) -> None:
+    """S5: followers adopt the log start through Fetch, and report it."""
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    client = cluster.client(1)
+    send_delete_records(client, "events", 4, 5_000)
+    row = client.wait().topics[0].partitions[0]
+    assert (row.error_code.name, row.low_watermark) == ("none", 4)
+    starts = [cluster.held(b, "events").log.log_start_offset for b in (1, 2, 3)]
+    assert starts == [4, 4, 4]
+    assert list_offset(client, "events", EARLIEST) == 4
+    assert client.fetch("events", 3).error_code.name == "offset_out_of_range"
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id)
+        cluster.start(broker_id)
+        cluster.wait_caught_up("events")
+        assert cluster.held(broker_id, "events").log.log_start_offset == 4, "what is gone is gone"
+
+
+def test_deletion_waits_for_a_live_replica_and_says_so_in_time(cluster: SimCluster) -> None:
+    """S5: it times out, and is done later all the same."""
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    cluster.cut(1, 3, one_way=True)
+    client = cluster.client(1)
+    began_ms = cluster.clock.monotonic_ms()
+    send_delete_records(client, "events", 4, 2_000)
+    row = client.wait().topics[0].partitions[0]
+    assert (row.error_code.name, row.low_watermark) == ("request_timed_out", -1)
+    assert 2_000 <= cluster.clock.monotonic_ms() - began_ms < 2_200
+    assert cluster.held(3, "events").log.log_start_offset == 0
+    cluster.network.mend()
+    cluster.wait(lambda: cluster.held(3, "events").log.log_start_offset == 4, "it is done there")
+
+
+def test_deletion_does_not_wait_for_a_replica_that_is_down(cluster: SimCluster) -> None:
+    """S5: the low watermark is over those that live; the other one follows when it is back."""
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    cluster.kill(3)
+    cluster.wait_isr("events", 1, 2)
+    cluster.run_for(100)
+    client = cluster.client(1)
+    send_delete_records(client, "events", -1, 5_000)
+    row = client.wait().topics[0].partitions[0]
+    assert (row.error_code.name, row.low_watermark) == ("none", 10)
+    cluster.start(3)
+    cluster.wait_caught_up("events")
+    cluster.wait(lambda: cluster.held(3, "events").log.log_start_offset == 10, "it follows")
+
+
+def test_a_waiting_deletion_ends_when_the_leader_changes(cluster: SimCluster) -> None:
+    """S5: whoever waits is told, at the latest when its time is over."""
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    cluster.cut(1, 3, one_way=True)
+    client = cluster.client(1)
+    send_delete_records(client, "events", 4, 3_000)
+    cluster.run_for(200)
+    stopped: list[bool] = []
+    cluster.process(1).broker.stop(lambda: stopped.append(True))
+    row = client.wait().topics[0].partitions[0]
+    assert row.error_code.name in ("request_timed_out", "not_leader_or_follower")
+    cluster.network.mend()
+    cluster.wait(lambda: bool(stopped), "it stops")
+
+
+def test_a_follower_behind_the_leaders_start_begins_anew_there(cluster: SimCluster) -> None:
+    """S5, X23: only then; its high watermark and start move together."""
+    write(cluster, "events", "0", "1")
+    cluster.wait_caught_up("events")
+    cluster.kill(3)
+    cluster.wait_isr("events", 1, 2)
+    write(cluster, "events", *map(str, range(2, 10)))
+    cluster.run_for(1_000)
+    client = cluster.client(1)
+    send_delete_records(client, "events", 7, 5_000)
+    client.wait()
+    cluster.start(3)
+    cluster.wait_caught_up("events")
+    replica = cluster.held(3, "events")
+    assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 10)
+    assert replica.high_watermark == 10
+    assert_alike(cluster, "events")
+    assert read(cluster, "events") == ["7", "8", "9"]
+
+
+def test_old_segments_go_from_followers_as_well() -> None:
+    """S5: retention moves the leader's start, and theirs."""
+    cluster = SimCluster(log_segment_bytes=1_048_576, log_retention_check_interval_ms=10_000)
+    cluster.create("events", replicas=[[1, 2, 3]], retention_bytes=1_500_000)
+    client = cluster.client(1)
+    for number in range(30):
+        client.send_produce("events", one_batch(f"{number}" + "x" * 200_000))
+    client.wait()
+    cluster.run_for(40_000)
+    starts = [cluster.held(b, "events").log.log_start_offset for b in (1, 2, 3)]
+    assert starts[0] > 10
+    assert starts == [starts[0]] * 3
+    assert_alike(cluster, "events")
+
+
+# -- S8
+
+
+def watermarks(cluster: SimCluster, broker_id: int) -> dict[str, int]:
+    disk = cluster.machines[broker_id].disk
+    file = disk.open("/data/replication-offset-checkpoint", "read")
+    found = parse_offsets("checkpoint", file.pread(1 << 20, 0))
+    return {str(name): offset for name, offset in found.items()}
+
+
+def test_high_watermarks_are_checkpointed_on_leaders_and_followers(cluster: SimCluster) -> None:
+    """S8: every five seconds."""
+    write(cluster, "events", "a", "b", "c")
+    cluster.wait_caught_up("events")
+    cluster.run_for(6_000)
+    for broker_id in (1, 2, 3):
+        assert watermarks(cluster, broker_id) == {"events-0": 3}
+
+
+def test_a_checkpoint_survives_a_restart_in_which_the_leader_is_not_reached(
+    cluster: SimCluster,
+) -> None:
+    """S8, X24: what is not heard of is not forgotten."""
+    write(cluster, "events", "a", "b", "c")
+    cluster.wait_caught_up("events")
+    cluster.run_for(6_000)
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id)
+    cluster.run_for(1_000)
+    cluster.start(2)
+    cluster.run_for(20_000)
+    assert cluster.held(2, "events").high_watermark == 3
+    assert watermarks(cluster, 2) == {"events-0": 3}
+    cluster.kill(2)
+    cluster.start(2)
+    assert cluster.held(2, "events").high_watermark == 3
+    cluster.start(3)
+    cluster.wait_led("events")
+    assert read(cluster, "events") == ["a", "b", "c"]
+
+
+def test_a_clean_stop_leaves_everything_needed(cluster: SimCluster) -> None:
+    """S8: also the last high watermark, to the record."""
+    write(cluster, "events", "a", "b", "c")
+    cluster.wait_caught_up("events")
+    cluster.stop(2)
+    assert watermarks(cluster, 2) == {"events-0": 3}
+    assert cluster.machines[2].disk.stat("/data/.kafka_cleanshutdown") is not None
+
+
+# -- S10
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
+    """S10, X26: others lead what lies there; the broker goes on with its other dir."""
+    cluster = SimCluster(log_dirs="/data,/more")
+    cluster.create("events", replicas=[[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3]])
+    dirs = {
+        index: cluster.held(1, "events", index).log.folder.split("/")[1] for index in range(4)
+    }
+    assert set(dirs.values()) == {"data", "more"}
+    for index in range(4):
+        write(cluster, "events", "a", index=index)
+    cluster.machines[1].disk.fail(number, path="/more/*")
+    bad = [index for index, name in dirs.items() if name == "more"]
+    client = cluster.client(1)
+    for index in bad:
+        row = client.produce("events", one_batch("b"), index=index)
+        assert row.error_code.name in ("kafka_storage_error", "not_leader_or_follower")
+    for index in range(4):
+        cluster.wait_led("events", index, by=2 if index in bad else 1)
+        write(cluster, "events", "c", index=index)
+        assert read(cluster, "events", index) == ["a", "c"]
+    for index in bad:
+        assert 1 not in cluster.isr("events", index)
+    cluster.machines[1].disk.heal()
+    cluster.kill(1)
+    cluster.start(1)
+    for index in range(4):
+        cluster.wait_caught_up("events", index)
+        assert_alike(cluster, "events", index)
+
+
+# -- D12
+
+
+def test_what_was_sent_of_a_range_that_is_cut_never_arrives_as_something_else() -> None:
+    """D12: pages are read as late as they leave, so their connections go before the cut."""
+    for seed in range(8):
+        cluster = SimCluster(seed=seed)
+        second = cluster.controller
+        first, third = (b for b in (1, 2, 3) if b != second)
+        cluster.create("events", replicas=[[first, second, third]], max_message_bytes=10_000_000)
+        write(cluster, "events", "a")
+        cluster.wait_caught_up("events")
+        cluster.cut(first, second)
+        cluster.network.cut(f"machine-{first}", f"machine-{third}", one_way=True)
+        client = cluster.client(first)
+        for at in range(3):
+            client.produce("events", one_batch(f"{at}" + "x" * 120_000), acks=1)
+        cluster.run_for(20)
+        cluster.session(first).expire()
+        cluster.wait_led_elsewhere("events", first)
+        cluster.network.mend()
+        for at in range(3):
+            write(cluster, "events", f"{at}" + "y" * 120_000)
+        cluster.wait_caught_up("events")
+        values = [value[:2] for value in log_values(cluster, third, "events")]
+        assert values == ["a", "0y", "1y", "2y"]
+        assert_alike(cluster, "events")
+
+
+def test_writes_go_on_when_a_follower_has_no_room_left(cluster: SimCluster) -> None:
+    """S10, H9: it falls out of the set, and others are not held up for longer."""
+    write(cluster, "events", "a")
+    cluster.wait_caught_up("events")
+    cluster.machines[3].disk.fail(errno.ENOSPC, path="/data/*")
+    client = cluster.client(1)
+    client.produce("events", one_batch("b"), acks=1)
+    cluster.wait_isr("events", 1, 2)
+    assert try_write(client, "events", "c") == "none"
+    assert read(cluster, "events") == ["a", "b", "c"]
