@@ -97,8 +97,8 @@ class Partition:
         self.end_waiters: dict[WaitingFollower, None] = {}
         """Followers, who wait for the log end."""
         self.acks = Acks()
-        self.readers: dict[Reader, None] = {}
-        """Followers' connections on which ranges of the log may still be under way."""
+        self.readers: dict[int, Reader] = {}
+        """Followers, by the connection on which ranges of the log may still be under way."""
         self._end = log.log_end_offset
         self._low: list[tuple[int, Callable[[], None]]] = []
         self._idle: Callable[[], None] | None = None
@@ -304,7 +304,7 @@ class Partition:
         """Cuts the log where it leaves the leader's, or begins it anew where the leader's begins.
         Pages that are still being sent must not change under way (D12): their connections go."""
         readers, self.readers = self.readers, {}
-        for reader in readers:
+        for reader in readers.values():
             reader.abort("a part of what was sent is cut off")
         if is_restart:
             restart_at(self.log, to, now_ms)

@@ -276,7 +276,9 @@ class Workload:
             missing = [key for key in self.keys if key not in found]
             is_late = now() - since > seconds_max * 1e9
             errors = [error for writer in self.writers for error in writer.errors]
-            assert not (is_late or errors), f"no record is acknowledged by {missing}: {errors[:3]}"
+            why = f"no record is acknowledged by {missing}: {errors[:3]}"
+            assert not is_late, why
+            assert not errors, why
             time.sleep(0.01)
         return max(found.values())
 

@@ -275,7 +275,7 @@ class Fetching:
         if self._follower == NO_FOLLOWER:
             partition.bytes_out += size
         else:
-            partition.readers[self._request.connection] = None
+            partition.readers[self._follower] = self._request.connection
             place = (partition.topic_id, partition.index)
             self._node.leader_throttle.sent(*place, self._follower, size)
 
