@@ -66,7 +66,11 @@ CHILD_MODULES: Final = frozenset(
 SPEC_ROWS: Final = (
     *(f"S{number}" for number in range(1, 12)),
     *(f"T{number}" for number in range(1, 7)),
-    *("R1", "R3", "R4", "R5", "A1", "L1", "L6", "O1", "O2", "O3"),
+    *(f"R{number}" for number in range(1, 7)),
+    *(f"I{number}" for number in range(1, 7)),
+    *(f"E{number}" for number in range(1, 6)),
+    *(f"L{number}" for number in range(1, 7)),
+    *("A1", "A2", "A3", "O1", "O2", "O3"),
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -39,6 +39,7 @@ from tidelog.fetchers import Fetchers
 from tidelog.handlers.api import Api
 from tidelog.handlers.doors import Doors
 from tidelog.handlers.table import APIS
+from tidelog.healing import Healing
 from tidelog.hosting import Hosting
 from tidelog.housekeeping import Housekeeping
 from tidelog.in_sync import InSync
@@ -144,6 +145,7 @@ class Broker:
             self._disk_work,
         )
         memory_bytes = settings.whole("log.cleaner.dedupe.buffer.size")
+        self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
         self.housekeeping = Housekeeping(
             self.logs,
             self.partitions,

@@ -13,6 +13,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Clock
 from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
+from tidelog.records.batch import HEADER_SIZE, read_header
 from tidelog.replication.replica import APPEND, BACK_OFF, RESTART, TRUNCATE
 from tidelog.slow_appends import SMALL_BYTES_MAX, SlowAppends
 
@@ -81,6 +82,8 @@ class Following:
         partition, size = self.partition, 0
         if records:
             size, log = len(records), partition.log
+            if log.log_start_offset == log.log_end_offset:
+                self._begin_with(records)
             segment = log.segments.active
             if (
                 size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes
@@ -89,6 +92,15 @@ class Following:
             log.append_as_follower(records, self.leader_epoch)
         partition.has_followed(size, *leader)
         return True
+
+    def _begin_with(self, records: memoryview) -> None:
+        """A leader's log may start in the middle of a batch, which it sends as a whole: an empty
+        log then begins with that batch, and starts in the middle of it once it is there."""
+        log = self.partition.log
+        if len(records) >= HEADER_SIZE:
+            first = read_header(records)
+            if first.base_offset < log.log_end_offset < first.next_offset:
+                self.partition.cut(first.base_offset, self._clock.now_ms(), is_restart=True)
 
     def _append_slowly(self, records: memoryview, leader: tuple[int, int]) -> bool | None:
         partition = self.partition

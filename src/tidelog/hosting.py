@@ -37,6 +37,7 @@ from tidelog.cluster.messages import partition_info
 from tidelog.disk_work import DiskWork
 from tidelog.fetchers import Fetchers
 from tidelog.following import Following
+from tidelog.healing import check_sound, heal
 from tidelog.in_sync import InSync
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
@@ -149,6 +150,7 @@ class Hosting:
                 return
             if info == known and partition.is_led == (state.leader == self._broker_id):
                 return
+        check_sound(partition, info, self._broker_id)
         if state.leader == self._broker_id:
             self._check_incarnation(partition, info)
         if partition.is_led and partition.leader_epoch == state.leader_epoch:
@@ -176,6 +178,7 @@ class Hosting:
             partition.lead(info, self._clock.monotonic_ms())
         else:
             partition.follow(info)
+            heal(partition, self._clock.now_ms())
             if info.leader != NO_LEADER:
                 following = Following(partition, self._clock, self._slow, self._fetchers)
                 self._followings[partition] = following

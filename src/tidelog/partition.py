@@ -17,6 +17,7 @@ from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.cluster.image import PartitionInfo
 from tidelog.log import retention
 from tidelog.log.partition_log import PartitionLog, Slice
+from tidelog.log.segment import Segment
 from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Replica
@@ -50,6 +51,7 @@ class Partition:
         "acks",
         "bytes_in",
         "bytes_out",
+        "damaged",
         "end_waiters",
         "index",
         "is_busy",
@@ -90,6 +92,8 @@ class Partition:
         self.is_busy = False
         """Whether something is being written to its log beside the loop: it must not be rolled,
         cut, or begin to follow."""
+        self.damaged: Segment | None = None
+        """A segment with a bad batch, while another is to lead and to give it again."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.waiters: dict[Waiter, None] = {}
@@ -310,6 +314,9 @@ class Partition:
             restart_at(self.log, to, now_ms)
         else:
             truncate_suffix(self.log, to, now_ms)
+        self.was_cut()
+
+    def was_cut(self) -> None:
         self._end = self.log.log_end_offset
         self.replica.was_cut()
 

@@ -50,11 +50,7 @@ def test_each_leader_change_raises_the_epoch_and_batches_carry_it() -> None:
     file = cluster.machines[3].disk.open("/data/events-0/leader-epoch-checkpoint", "read")
     data = file.pread(1 << 20, 0)
     assert tuple(parse_epochs("checkpoint", data)) == expected
-    assert_leaders_rose(epochs)
-
-
-def assert_leaders_rose(epochs: list[int]) -> None:
-    assert epochs == sorted(set(epochs)) and epochs[0] > 0
+    assert 0 < epochs[0] < epochs[1]
 
 
 def test_the_end_of_an_epoch_is_told_to_who_asks() -> None:
@@ -171,8 +167,8 @@ def test_an_old_leader_drops_what_was_not_replicated_and_copies_the_rest() -> No
     for value in ("m2", "m3"):
         assert client.produce("events", one_batch(value), acks=1).error_code.name == "none"
     cluster.kill(1)
-    cluster.network.mend()
     cluster.wait_led("events", by=2)
+    cluster.network.mend()
     assert write(cluster, "events", "m4") == 1
     assert write(cluster, "events", "m5") == 2
     cluster.start(1)
@@ -184,8 +180,7 @@ def test_an_old_leader_drops_what_was_not_replicated_and_copies_the_rest() -> No
 
 def test_a_log_that_left_the_leaders_in_an_epoch_it_does_not_know_is_mended() -> None:
     """X5, L2: each led alone for a while, with records of its own."""
-    names = {"unclean_leader_election_enable": "true", "min_insync_replicas": 1}
-    cluster = SimCluster(4, **names)
+    cluster = SimCluster(4, unclean_leader_election_enable="true", min_insync_replicas=1)
     cluster.create("events", replicas=[[1, 2, 3]])
     write(cluster, "events", "m1")
     cluster.wait_caught_up("events")

@@ -1,6 +1,7 @@
 """Log starts, checkpoints and disks of whole brokers in a cluster (S5, S8, S10, D12)."""
 
 import errno
+import logging
 
 import pytest
 
@@ -10,7 +11,9 @@ from support.cluster_calls import (
     assert_alike,
     list_offset,
     log_values,
+    moving,
     read,
+    reassign,
     send_delete_records,
     try_write,
     write,
@@ -191,9 +194,7 @@ def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
     """S10, X26: others lead what lies there; the broker goes on with its other dir."""
     cluster = SimCluster(log_dirs="/data,/more")
     cluster.create("events", replicas=[[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3]])
-    dirs = {
-        index: cluster.held(1, "events", index).log.folder.split("/")[1] for index in range(4)
-    }
+    dirs = {index: cluster.held(1, "events", index).log.folder.split("/")[1] for index in range(4)}
     assert set(dirs.values()) == {"data", "more"}
     for index in range(4):
         write(cluster, "events", "a", index=index)
@@ -220,9 +221,12 @@ def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
 # -- D12
 
 
-def test_what_was_sent_of_a_range_that_is_cut_never_arrives_as_something_else() -> None:
+def test_what_was_sent_of_a_range_that_is_cut_never_arrives_as_something_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """D12: pages are read as late as they leave, so their connections go before the cut."""
-    for seed in range(8):
+    caplog.set_level(logging.INFO, logger="tidelog.connection")
+    for seed in range(6):
         cluster = SimCluster(seed=seed)
         second = cluster.controller
         first, third = (b for b in (1, 2, 3) if b != second)
@@ -244,6 +248,7 @@ def test_what_was_sent_of_a_range_that_is_cut_never_arrives_as_something_else() 
         values = [value[:2] for value in log_values(cluster, third, "events")]
         assert values == ["a", "0y", "1y", "2y"]
         assert_alike(cluster, "events")
+    assert "a part of what was sent is cut off" in caplog.text
 
 
 def test_writes_go_on_when_a_follower_has_no_room_left(cluster: SimCluster) -> None:
@@ -256,3 +261,26 @@ def test_writes_go_on_when_a_follower_has_no_room_left(cluster: SimCluster) -> N
     cluster.wait_isr("events", 1, 2)
     assert try_write(client, "events", "c") == "none"
     assert read(cluster, "events") == ["a", "b", "c"]
+
+
+def test_a_new_replica_of_a_log_that_starts_within_a_batch_gets_all_of_it() -> None:
+    """S5, T3: the batch is sent whole, and begins before the leader's log does."""
+    cluster = SimCluster(4)
+    cluster.create("events", replicas=[[1, 2, 3]])
+    for at in range(0, 20, 10):
+        write(cluster, "events", *map(str, range(at, at + 10)))
+    cluster.wait_caught_up("events")
+    client = cluster.client(1)
+    send_delete_records(client, "events", 7, 5_000)
+    client.wait()
+    assert reassign(cluster, "events", [1, 2, 4]) == "none"
+    cluster.wait(lambda: not moving(cluster), "it is moved")
+    cluster.wait_caught_up("events")
+    replica = cluster.held(4, "events")
+    assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 20)
+    assert_alike(cluster, "events")
+    for broker_id in (1, 2):
+        cluster.kill(broker_id)
+    cluster.wait(lambda: cluster.held(4, "events").is_led, "it leads")
+    cluster.start(1)
+    assert read(cluster, "events") == [str(number) for number in range(7, 20)]

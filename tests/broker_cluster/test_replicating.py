@@ -1,10 +1,12 @@
-"""Replication between whole brokers: what is written to a leader, when it counts, who reads what."""
+"""Replication between whole brokers: what is written, when it counts, and who reads what."""
 
 import pytest
 
-from support.brokers import FETCH, SimClient, one_batch
+from support.brokers import FETCH, one_batch
 from support.cluster_calls import (
+    ask_offset,
     assert_alike,
+    end_of_epoch,
     list_offset,
     log_values,
     read,
@@ -22,10 +24,6 @@ def cluster() -> SimCluster:
     return made
 
 
-def follower_client(cluster: SimCluster, broker_id: int) -> SimClient:
-    return cluster.client(broker_id)
-
-
 def test_only_the_leader_is_written_to_and_read_from(cluster: SimCluster) -> None:
     """R1."""
     for follower in (2, 3):
@@ -34,6 +32,19 @@ def test_only_the_leader_is_written_to_and_read_from(cluster: SimCluster) -> Non
         assert client.fetch("events", 0).error_code.name == "not_leader_or_follower"
     assert write(cluster, "events", "a") == 0
     assert read(cluster, "events") == ["a"]
+
+
+def test_a_broker_without_a_replica_sends_clients_to_the_leader() -> None:
+    """R1: it knows that the partition is elsewhere, which is not to say that there is none."""
+    cluster = SimCluster(4)
+    cluster.create("events", replicas=[[1, 2, 3]])
+    client = cluster.client(4)
+    assert try_write(client, "events", "lost") == "not_leader_or_follower"
+    assert client.fetch("events", 0).error_code.name == "not_leader_or_follower"
+    assert ask_offset(client, "events").error_code.name == "not_leader_or_follower"
+    assert end_of_epoch(client, "events", 0).error_code.name == "not_leader_or_follower"
+    assert try_write(client, "missing", "lost") == "unknown_topic_or_partition"
+    assert client.fetch("missing", 0).error_code.name == "unknown_topic_or_partition"
 
 
 def test_a_record_needs_two_rounds_to_commit(cluster: SimCluster) -> None:

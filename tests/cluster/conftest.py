@@ -7,6 +7,7 @@ Each line that `tell` is given is shown at once, also by a test that passes. The
 which draws faults from the seed, two at a time, over and over.
 """
 
+import fcntl
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -39,6 +40,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+@pytest.fixture(autouse=True)
+def alone(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Where workers share the tests of this folder after all, they take turns."""
+    is_worker = hasattr(request.config, "workerinput")
+    folder = tmp_path_factory.getbasetemp()
+    with ((folder.parent if is_worker else folder) / "cluster.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ It is broker 3's: leaders move away from it, nothing that was acknowledged is lo
 disk is whole again the broker comes back with all its replicas.
 """
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from support.cluster_processes import BrokerProcess, Cluster, wait_until
 from support.cluster_stage import Stage
 from support.disk_faults import FailingDisk, SmallDisk
 from support.replica_files import stored_batches
+from support.wire_client import WireClient
 from support.workload import now
+from tidelog.base.errors import ErrorCode
+from tidelog.records.batch import crc_is_good, walk
 
 BROKEN = 3
 
@@ -95,7 +99,22 @@ def test_a_flipped_bit_is_never_served_and_heals(stage: Stage, end: str, where: 
     other.start()
     what = f"F12 {end}, a bit of the {where} batch flipped, the others restarted"
     stage.back(what, now(), seconds_max=10)
+    seconds = wait_until(partial(serves_all, cluster, topic), "everything is served")
+    stage.tell(f"F12 everything is served after {seconds:.2f} s")
     stage.check()
+
+
+def serves_all(cluster: Cluster, topic: str) -> bool:
+    """Whether the leader serves the log from its beginning. While it does not, it may say so, but
+    whatever it serves is whole."""
+    with WireClient(cluster.leader(topic).address) as client:
+        answer = client.fetch(topic, 0)
+    if answer.error_code is not ErrorCode.none or not answer.records:
+        return False
+    data = bytes(answer.records)
+    for position, header in walk(data):
+        assert crc_is_good(data, position, header.size, header.crc), f"{header} is served"
+    return True
 
 
 def flip_a_bit(log_dir: Path, topic: str, number: int) -> None:

@@ -107,7 +107,7 @@ class SimNode:
 class SimClient:
     """A connection to the broker. Answers are kept in the order they come."""
 
-    def __init__(self, node: Reachable, host: str = "node") -> None:
+    def __init__(self, node: Reachable, host: str = "node", port: int = PORT) -> None:
         self._loop = node.loop
         self._room = bytearray(1 << 16)
         self._received = bytearray()
@@ -122,7 +122,7 @@ class SimClient:
             opened.append(link)
             return self if not isinstance(link, OSError) else None
 
-        node.network.host("client").connect(host, PORT, take)
+        node.network.host("client").connect(host, port, take)
         assert self._loop.run_until(lambda: bool(opened))
         assert not isinstance(opened[0], OSError), opened[0]
         self.link = opened[0]

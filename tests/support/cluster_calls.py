@@ -94,9 +94,7 @@ def assert_alike(cluster: SimCluster, topic: str, index: int = 0) -> bytes:
     held = {member: cluster.held(member, topic, index) for member in cluster.replicas(topic, index)}
     below = min(replica.high_watermark for replica in held.values())
     start = max(replica.log.log_start_offset for replica in held.values())
-    contents = {
-        member: log_bytes(cluster, member, topic, index, below, start) for member in held
-    }
+    contents = {member: log_bytes(cluster, member, topic, index, below, start) for member in held}
     first = next(iter(contents.values()))
     assert all(content == first for content in contents.values()), f"{topic}-{index} differs"
     return first
@@ -233,7 +231,5 @@ def numbered(producer_id: int, sequence: int, *values: str) -> bytes:
         Record(offset=at, timestamp=1_700_000_000_000, key=b"k", value=value.encode())
         for at, value in enumerate(values)
     ]
-    batch = encode_batch(
-        records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
-    )
+    batch = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return bytes(batch)

@@ -310,18 +310,18 @@ class Tree:
     """What ZooKeeper says. While it cannot be asked, it says nothing."""
 
     def __init__(self, connect: str) -> None:
-        self._client = KazooClient(hosts=connect, timeout=10, connection_retry={"max_tries": -1})
+        self.client = KazooClient(hosts=connect, timeout=10, connection_retry={"max_tries": -1})
 
     def connect(self) -> None:
-        self._client.start(30)
+        self.client.start(30)
 
     def close(self) -> None:
-        self._client.stop()
-        self._client.close()
+        self.client.stop()
+        self.client.close()
 
     def get(self, path: str) -> dict[str, Any]:
         try:
-            data, _ = self._client.get_async(path).get(timeout=2)
+            data, _ = self.client.get_async(path).get(timeout=2)
         except (KazooException, KazooTimeoutError):
             return {}
         found: dict[str, Any] = json.loads(data)
@@ -329,7 +329,7 @@ class Tree:
 
     def children(self, path: str) -> list[str]:
         try:
-            return sorted(self._client.get_children_async(path).get(timeout=2))
+            return sorted(self.client.get_children_async(path).get(timeout=2))
         except (KazooException, KazooTimeoutError):
             return []
 
@@ -351,7 +351,7 @@ class Tree:
 
     def controller_epoch(self) -> int:
         try:
-            data, _ = self._client.get_async("/controller_epoch").get(timeout=2)
+            data, _ = self.client.get_async("/controller_epoch").get(timeout=2)
         except (KazooException, KazooTimeoutError):
             return -1
         return int(data)

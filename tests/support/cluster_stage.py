@@ -18,6 +18,7 @@ from typing import Final
 
 from support.cluster_processes import BrokerProcess, Cluster, wait_until
 from support.replica_files import check_replicas, end_offset
+from support.state_recorder import StateRecorder
 from support.workload import Workload, now
 
 WARM_SECONDS: Final = 0.3
@@ -41,6 +42,7 @@ class Stage:
         """Everything is well: the next test can go on from here."""
         cluster.create(topic, partitions, assignment=assignment)
         self.workload = Workload(cluster.bootstrap, topic, partitions)
+        self.states = StateRecorder(cluster.tree.client, topic, cluster.tree.replicas(topic))
         self.leader_known_before = self.leader
         """As it was when the clients began, for when nobody can be asked."""
 
@@ -90,6 +92,9 @@ class Stage:
         shown = "\n".join(str(anomaly) for anomaly in anomalies[:10])
         assert not anomalies, f"{len(anomalies)} anomalies:\n{shown}"
         self.check_replicas()
+        assert self.states.count >= len(self.workload.keys)
+        wrong = self.states.wrong()
+        assert not wrong, wrong
         assert self.workload.acknowledged_count > 0
         self.is_checked = True
 

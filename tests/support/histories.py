@@ -33,6 +33,7 @@ EXPECTED = {
     "invalid_partitions",
     "offset_out_of_range",
     "kafka_storage_error",
+    "not_leader_or_follower",
 }
 ODDS = {
     "produce": 40,

@@ -11,23 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from support.brokers import CREATE_TOPICS, PORT, SimClient
-from tidelog.base.coordination import Coordination
-from tidelog.base.ports import Result
+from support.sim_machines import SESSION_TIMEOUT_MS, SimGround, SimMachine, SimProcess
 from tidelog.base.settings import Settings
-from tidelog.broker import Broker, World
+from tidelog.broker import Broker
 from tidelog.partition import Partition
-from tidelog.world.sim.clock import SimClock
-from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
-from tidelog.world.sim.disk import Loss, SimDisk
-from tidelog.world.sim.ensemble import SimEnsemble
-from tidelog.world.sim.entropy import SimEntropy
-from tidelog.world.sim.loop import SimLoop, SimTimer
-from tidelog.world.sim.network import SimHost, SimNetwork
-from tidelog.world.sim.pressure import SimPressure
-from tidelog.world.sim.workers import SimWorkers
+from tidelog.world.sim.coordination import SimCoordination
+from tidelog.world.sim.disk import Loss
 
 GUARD_MS = 10
-SESSION_TIMEOUT_MS = 6_000
 LAG_MS_MAX = 4_000
 CLUSTER_SETTINGS: Mapping[str, object] = {
     "zookeeper.connect": "simulated:2181",
@@ -42,122 +33,15 @@ CLUSTER_SETTINGS: Mapping[str, object] = {
 }
 
 
-class MachineClock(SimClock):
-    """The time that all machines share, on a machine that reboots by itself."""
-
-    def __init__(self, shared: SimClock) -> None:
-        super().__init__(shared.now_ms())
-        self._shared = shared
-
-    def now_ms(self) -> int:
-        return self._shared.now_ms()
-
-    def monotonic_ms(self) -> int:
-        return self._shared.monotonic_ms()
-
-    def monotonic_us(self) -> int:
-        return self._shared.monotonic_us()
-
-
-class ProcessLoop:
-    """The loop as one process has it: after its end nothing of it runs any more."""
-
-    def __init__(self, loop: SimLoop, name: str) -> None:
-        self._loop = loop
-        self._name = name
-        self.is_over = False
-
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> SimTimer:
-        return self._loop.call_at(monotonic_ms, self._while_alive(callback))
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(self._while_alive(callback))
-
-    def offload(
-        self, lane: str, work: Callable[[], Result], done: Callable[[Result | Exception], None]
-    ) -> None:
-        def run() -> Result | None:
-            return None if self.is_over else work()
-
-        def end(result: Result | Exception | None) -> None:
-            if not self.is_over:
-                done(result)  # type: ignore[arg-type]
-
-        self._loop.offload(f"{self._name} {lane}", run, end)
-
-    def _while_alive(self, callback: Callable[[], None]) -> Callable[[], None]:
-        return lambda: None if self.is_over else callback()
-
-
-class SimProcess:
-    """One life of a broker on its machine."""
-
-    def __init__(self, cluster: "SimCluster", machine: "SimMachine", settings: Settings) -> None:
-        self.loop = ProcessLoop(cluster.loop, machine.name)
-        self.host: SimHost = cluster.network.host(machine.name)
-        self.sessions: list[SimCoordination] = []
-        self.started: list[Exception | None] = []
-        self._cluster = cluster
-        world = World(
-            clock=machine.clock,
-            entropy=SimEntropy(cluster.next_seed()),
-            disk=machine.disk,
-            pressure=SimPressure(cluster.seed),
-            loop=self.loop,
-            network=self.host,
-            cleaning=SimWorkers(machine.disk),
-            inspecting=SimWorkers(machine.disk),
-            host_name=machine.name,
-            open_coordination=self._open_coordination,
-        )
-        self.broker = Broker(settings, world)
-        self.broker.start(self.started.append)
-
-    def _open_coordination(self, _folder: str) -> Coordination:
-        cluster = self._cluster
-        session = SimCoordination(cluster.loop, cluster.ensemble, cluster.new_faults())
-        self.sessions.append(session)
-        return session
-
-    def end(self) -> None:
-        self.loop.is_over = True
-
-
-class SimMachine:
-    """A machine with its disk, and the broker that runs on it, if one does."""
-
-    def __init__(self, cluster: "SimCluster", broker_id: int) -> None:
-        self.name = f"machine-{broker_id}"
-        self.broker_id = broker_id
-        self.clock = MachineClock(cluster.clock)
-        self.disk = SimDisk(seed=cluster.seed * 100 + broker_id, clock=self.clock)
-        self.disk.cold_share = 0.0
-        self.settings: dict[str, object] = {}
-        self.process: SimProcess | None = None
-
-
-class SimCluster:
+class SimCluster(SimGround):
     def __init__(self, brokers: int = 3, seed: int = 0, **settings: Any) -> None:
-        self.seed = seed
-        self.clock = SimClock()
-        self.loop = SimLoop(self.clock, seed)
-        self.network = SimNetwork(self.loop)
-        self.ensemble = SimEnsemble(self.clock)
-        self.session_timeout_ms = SESSION_TIMEOUT_MS
+        super().__init__(seed)
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
-        self._seeds = seed * 1000
         self.machines = {number: SimMachine(self, number) for number in range(1, brokers + 1)}
         for number in self.machines:
             self.begin(number)
         for number in self.machines:
             self.wait_started(number)
-
-    def next_seed(self) -> int:
-        self._seeds += 1
-        return self._seeds
-
-    def new_faults(self) -> CoordinationFaults:
-        return CoordinationFaults(session_timeout_ms=self.session_timeout_ms)
 
     # -- brokers come and go
 
@@ -252,6 +136,14 @@ class SimCluster:
     def client(self, broker_id: int) -> SimClient:
         return SimClient(self, self.machines[broker_id].name)
 
+    def broker_client(self, broker_id: int) -> SimClient:
+        """A connection to where brokers talk to one another."""
+        broker = self.broker(broker_id)
+        port = next(
+            port for name, _, port in broker.endpoints if name == broker.inter_broker_listener
+        )
+        return SimClient(self, self.machines[broker_id].name, port)
+
     # -- time
 
     def run_for(self, duration_ms: int) -> None:
@@ -314,7 +206,9 @@ class SimCluster:
 
         def is_led() -> bool:
             leader = self.leader(topic, index)
-            return by in (None, leader) and leader in self.alive and self.leads(leader, topic, index)
+            return (
+                by in (None, leader) and leader in self.alive and self.leads(leader, topic, index)
+            )
 
         self.wait(is_led, f"{topic}-{index} is led by {'somebody' if by is None else by}")
         return self.leader(topic, index)
@@ -334,10 +228,8 @@ class SimCluster:
 
         def is_there() -> bool:
             leader = self.replica(self.leader(topic, index), topic, index)
-            known = None if leader is None else leader.replica.isr
-            return self.isr(topic, index) == wanted and sorted(known.maximal if known else ()) == (
-                wanted
-            )
+            known = () if leader is None else leader.replica.isr.isr
+            return self.isr(topic, index) == wanted == sorted(known)
 
         self.wait(is_there, f"the in-sync set of {topic}-{index} is {wanted}")
 

@@ -28,6 +28,8 @@ from confluent_kafka import (
 from support.history_checker import Anomaly, Assign, EndOffset, Key, Operation, Poll, Send, check
 
 PAUSE_S: Final = 0.01
+LINGER_MS: Final = 15
+"""Shorter, and a client with all its requests under way would burn a core waiting for one."""
 UNANSWERED_MAX: Final = 400
 SETTLE_SECONDS_MAX: Final = 30.0
 WRONG_FOR_READERS: Final = (
@@ -69,7 +71,7 @@ class Writer:
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
-                "linger.ms": 1,
+                "linger.ms": LINGER_MS,
                 "message.timeout.ms": 120_000,
                 "request.timeout.ms": 3000,
                 "error_cb": self._failed,
@@ -244,7 +246,8 @@ class Workload:
         self.keys = [(topic, index) for index in range(partitions)]
         self.writers = [Writer(f"p{n}", bootstrap, self.keys) for n in range(writers)]
         self.readers = [Reader(f"c{n}", bootstrap, self.keys) for n in range(readers)]
-        self._last_reads: list[Operation] = []
+        self.notes: list[Operation] = []
+        """What else belongs to the history."""
         self.errors: list[str] = []
 
     def start(self) -> None:
@@ -312,7 +315,7 @@ class Workload:
                 self.errors.append(f"{reader.name}: got to {reader.positions} instead of {ends}")
         last = Reader("final", self._bootstrap, self.keys)
         last.read_all(ends)
-        self._last_reads += last.operations
+        self.notes += last.operations
         clients: list[Writer | Reader] = [*self.writers, *self.readers, last]
         self.errors += [error for one in clients for error in one.errors]
 
@@ -342,7 +345,7 @@ class Workload:
                 completed=now(),
                 offset=offset,
             )
-            self._last_reads.append(row)
+            self.notes.append(row)
             found[topic, partition] = offset
         asking.close()
         return found
@@ -351,7 +354,7 @@ class Workload:
         return [
             *(send for writer in self.writers for send in writer.sends),
             *(one for reader in self.readers for one in reader.operations),
-            *self._last_reads,
+            *self.notes,
         ]
 
     def anomalies(self) -> list[Anomaly]:

@@ -57,7 +57,7 @@ class Controller:
             loop=around.loop,
             clock=around.clock,
             doubted=self._check_epoch,
-            replica_failed=self._replica_failed,
+            replica_answered=self._replica_answered,
             replicas_reported=self._replicas_reported,
         )
         self._dispatch = Dispatch(desk)
@@ -186,10 +186,13 @@ class Controller:
         self._dispatch.brokers_changed(brokers)
         self._reconciler.mark(self.wishes.held_by(changed))
 
-    def _replica_failed(self, broker: BrokerInfo, name: PartitionName, code: int) -> None:
+    def _replica_answered(self, broker: BrokerInfo, name: PartitionName, code: int) -> None:
         if code == ErrorCode.kafka_storage_error:
             self.realm.offline.setdefault(name, {})[broker.broker_id] = broker.epoch
             self._reconciler.mark([name])
+        elif code == ErrorCode.none:
+            if self.realm.offline[name].pop(broker.broker_id, None) is not None:
+                self._reconciler.mark([name])
         else:
             _log.error(
                 "broker=%d cannot serve partition=%s-%d: %s",

@@ -24,7 +24,8 @@ class Desk:
     clock: Clock
     doubted: Callable[[], None]
     """A broker knows of a later controller."""
-    replica_failed: Callable[[BrokerInfo, PartitionName, int], None]
-    """A broker cannot do what it was told with a partition; with the error's code."""
+    replica_answered: Callable[[BrokerInfo, PartitionName, int], None]
+    """A broker cannot do what it was told with a partition, or can again where it could not; with
+    the error's code."""
     replicas_reported: Callable[[BrokerInfo, Asked, ReplicaStatesResponse | None], None]
     """What a broker answered to questions; None if it did not."""

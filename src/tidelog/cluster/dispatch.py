@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from tidelog.base.ports import Timer
 from tidelog.cluster.desk import Desk
 from tidelog.cluster.image import BrokerInfo, PartitionInfo, TopicInfo
 from tidelog.cluster.outbox import Outbox
@@ -88,26 +87,27 @@ class Dispatch:
             self._pump_soon()
 
     def when_told(self, broker_ids: Iterable[int], done: Callable[[], None]) -> None:
-        """Once these brokers know everything, or do not answer."""
+        """Once these brokers know everything, or do not answer. This one does: if it takes long,
+        it is making the files of many partitions."""
         waiting = {broker_id for broker_id in broker_ids if broker_id in self._open}
         if not waiting:
             done()
             return
-        timer: list[Timer] = []
+        is_over = False
 
-        def told(broker_id: int) -> None:
-            waiting.discard(broker_id)
-            if not waiting and timer:
-                timer.pop().cancel()
+        def told(*broker_ids: int) -> None:
+            nonlocal is_over
+            waiting.difference_update(broker_ids)
+            if not waiting and not is_over:
+                is_over = True
+                timer.cancel()
                 done()
 
         def gave_up() -> None:
-            if timer:
-                timer.clear()
-                done()
+            told(*(waiting - {self._desk.realm.broker_id}))
 
         at_ms = self._desk.clock.monotonic_ms() + TOLD_WITHIN_MS
-        timer.append(self._desk.loop.call_at(at_ms, gave_up))
+        timer = self._desk.loop.call_at(at_ms, gave_up)
         for broker_id in sorted(waiting):
             self._open[broker_id].when_told(partial(told, broker_id))
 

@@ -70,6 +70,8 @@ def _usable(settings: Settings, topic: str, config: Mapping[str, str]) -> dict[s
 def _with_usable_changes(
     settings: Settings, changes: Mapping[str, str], *, cluster_wide: bool
 ) -> Settings:
+    if not changes:
+        return settings
     try:
         return settings.with_changes(changes, cluster_wide=cluster_wide)
     except BadValue:

@@ -275,11 +275,17 @@ class Outbox:
         self, topics: tuple[TopicState, ...], response: LeaderAndIsrResponse
     ) -> None:
         by_id = {topic.topic_id: topic.name for topic in topics}
-        for failed in response.topics:
-            for error in failed.partitions:
-                if failed.topic_id in by_id:
-                    name = (by_id[failed.topic_id], error.index)
-                    self._desk.replica_failed(self.broker, name, error.error_code)
+        wrong = {
+            (by_id[failed.topic_id], error.index): error.error_code
+            for failed in response.topics
+            for error in failed.partitions
+            if failed.topic_id in by_id
+        }
+        offline = self._desk.realm.offline
+        well = [name for name in _names(topics) if name in offline] if offline else []
+        for name in (*wrong, *(name for name in well if name not in wrong)):
+            code = wrong.get(name, int(ErrorCode.none))
+            self._desk.replica_answered(self.broker, name, code)
 
     # -- replicas to stop
 

@@ -73,7 +73,7 @@ class Realm:
         return rules
 
     def known(self, name: PartitionName) -> Known:
-        """Replicas are offline until their broker restarts."""
+        """Replicas are offline until their broker restarts, or says that it can serve them."""
         offline, reports = self.offline.get(name), self.reports.get(name)
         if offline is None and reports is None:
             return _NOTHING

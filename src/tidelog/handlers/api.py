@@ -20,6 +20,7 @@ from tidelog.wire.frames import ReceiveBuffers
 
 if TYPE_CHECKING:
     from tidelog.cluster.metadata import Metadata
+    from tidelog.healing import Healing
     from tidelog.housekeeping import Housekeeping
     from tidelog.partitions import Partitions
     from tidelog.peers.peers import BrokerPeers
@@ -48,6 +49,7 @@ class Node(Protocol):
     partitions: "Partitions"
     sessions: "FetchSessions"
     leader_throttle: "LeaderThrottle"
+    healing: "Healing"
     fetch_bytes_max: int
     buffers: ReceiveBuffers
     housekeeping: "Housekeeping"

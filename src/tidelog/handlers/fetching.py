@@ -3,7 +3,8 @@
 A fetch that finds too little is parked until enough has come or its time is over (R3). A
 partition that grows makes positions in it ready and wakes their fetch at the end of the turn,
 so that everything a turn has appended leaves in one answer. Ranges that are not in the page
-cache are read beside the loop before they are sent.
+cache are read beside the loop before they are sent; so are those that were there when the
+broker started, once, to find what has rotted on the disk.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ from typing import Final, NamedTuple
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
+from tidelog.handlers.local_partitions import find_local
 from tidelog.log.partition_log import Slice
+from tidelog.log.unverified import Stretch
 from tidelog.partition import Partition
 from tidelog.serving.fetch_sessions import NO_FOLLOWER, NO_SESSION, FetchSession, Position
 from tidelog.serving.waiting import Awaited
@@ -26,6 +29,7 @@ WARMED_BYTES: Final = 1 << 20
 WARMING_LANES: Final = 4
 UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
+_DAMAGED: Final = int(ErrorCode.kafka_storage_error)
 
 
 class Found(NamedTuple):
@@ -197,6 +201,8 @@ class Fetching:
                 position.fetch_offset, room, committed_only=self._committed_only
             )
         except KafkaError as error:
+            if error.code == _DAMAGED and isinstance(position.partition, Partition):
+                self._node.healing.consider(position.partition)
             return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
         if records is not None and not is_first and records.size > room:
             return None
@@ -245,7 +251,8 @@ class Fetching:
         if isinstance(partition, Partition) and partition.is_led and not partition.is_deleted:
             return partition
         position.partition = None
-        found = self._node.partitions.find(position.topic, position.index)
+        key = (position.topic, position.index)
+        found = self._node.partitions.by_key.get(key) or find_local(self._node, *key)
         position.partition = found
         return found
 
@@ -296,22 +303,50 @@ class Fetching:
             return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
 
     def _warm(self, cold: list[Found], found: list[Found]) -> None:
-        """Reads what is cold beside the loop, then answers. A disk that fails takes its dir
-        offline, and the consumer is told."""
+        """Reads what is cold beside the loop, and checks it if nobody has, then answers. A disk
+        that fails takes its dir offline, and the consumer is told."""
         slices = [here.records for here in cold if isinstance(here.records, Slice)]
 
-        def read() -> None:
-            for file, position, size in slices:
-                for at in range(position, position + size, WARMED_BYTES):
-                    file.pread(min(WARMED_BYTES, position + size - at), at)
+        def read() -> list[Stretch | None]:
+            return [_look_through(records) for records in slices]
 
-        def done(end: Exception | None) -> None:
-            failed = set(map(id, cold)) if isinstance(end, OSError) else set()
-            rows = [_failed(here, end) if id(here) in failed else _copied(here) for here in found]
+        def done(end: list[Stretch | None] | Exception) -> None:
+            if isinstance(end, Exception):
+                seen = {id(here): _failed(here, end) for here in cold}
+            else:
+                seen = {
+                    id(here): self._sound(here, records, stretch)
+                    for here, records, stretch in zip(cold, slices, end, strict=True)
+                }
+            rows = [_copied(seen.get(id(here), here)) for here in found]
             self._request.answer(Answer(self._session.id, _GOOD, rows))
 
         lane = found[0].position.index % WARMING_LANES
         self._node.loop.offload(f"warm {lane}", read, done)
+
+    def _sound(self, found: Found, records: Slice, seen: Stretch | None) -> Found:
+        """What can be sent of a range that was looked through: what lies before a damaged batch,
+        or, where that is the first, an error."""
+        unverified, partition = records.unverified, found.position.partition
+        if unverified is None or not isinstance(partition, Partition):
+            return found
+        self._node.healing.took_note(partition, unverified, seen)
+        size = unverified.good_bytes(records.position, records.size)
+        if not size:
+            return found._replace(error=_DAMAGED, records=None, size=0)
+        return found._replace(records=records._replace(size=size), size=size)
+
+
+def _look_through(records: Slice) -> Stretch | None:
+    """Reads a range, so that it is in the page cache; checks it if that was not done before."""
+    file, position, size, unverified = records
+    seen = None
+    if unverified is not None and unverified.good_bytes(position, size) < size:
+        seen = unverified.check(file, position, size)
+    if not file.resident(position, size):
+        for at in range(position, position + size, WARMED_BYTES):
+            file.pread(min(WARMED_BYTES, position + size - at), at)
+    return seen
 
 
 def _copied(found: Found) -> Found:
@@ -349,7 +384,13 @@ def _is_cold(found: Found) -> bool:
     records, partition = found.records, found.position.partition
     if not isinstance(records, Slice) or not isinstance(partition, Partition):
         return False
-    file, position, size = records
+    file, position, size, unverified = records
+    if (
+        unverified is not None
+        and position < unverified.end
+        and unverified.good_bytes(position, size) < size
+    ):
+        return True
     active = partition.log.segments.active
     if active.file is file and position >= active.size - HOT_BYTES:
         return False

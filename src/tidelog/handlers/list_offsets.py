@@ -12,6 +12,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, respond
+from tidelog.handlers.local_partitions import find_local
 from tidelog.partition import Partition
 
 LATEST: Final = -1
@@ -68,9 +69,7 @@ class Lookups:
 
 def _partition(node: Node, request: Request, topic: str, asked: Any) -> Values:
     try:
-        if node.metadata.image.topics.get(topic) is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
-        partition = node.partitions.find(topic, asked.partition_index)
+        partition = find_local(node, topic, asked.partition_index)
         partition.check_epoch(getattr(asked, "current_leader_epoch", -1))
         committed_only = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
         offset, timestamp = find(partition, _wanted(request, asked), committed_only)

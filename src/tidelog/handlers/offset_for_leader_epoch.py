@@ -9,6 +9,7 @@ from typing import Any
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, respond
+from tidelog.handlers.local_partitions import find_local
 
 UNKNOWN = -1
 
@@ -26,7 +27,7 @@ def handle(node: Node, request: Request) -> Any:
 
 def _partition(node: Node, topic: str, asked: Any) -> Values:
     try:
-        partition = node.partitions.find(topic, asked.partition)
+        partition = find_local(node, topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return _row(asked.partition, error.code, UNKNOWN, UNKNOWN)

@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Api, Node, Part, Request
+from tidelog.handlers.local_partitions import find_local
 from tidelog.partition import Partition
 from tidelog.records.batch import (
     HEADER_SIZE,
@@ -52,7 +53,7 @@ def handle(node: Node, request: Request) -> list[Result] | None:
         partition = find((topic, index))
         try:
             if partition is None:
-                partition = node.partitions.find(topic, index)
+                partition = find_local(node, topic, index)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise KafkaError(ErrorCode.corrupt_message, f"{partition.name}: no batch was sent")
             if batch[_ATTRIBUTES] & TRANSACTIONAL and batch[MAGIC_POSITION] == MAGIC:

@@ -29,6 +29,7 @@ from tidelog.log.checkpoints import (
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     DELETED,
+    LOG,
     OFFSET_INDEX,
     SEGMENT_KINDS,
     SNAPSHOT,
@@ -46,6 +47,7 @@ from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
 from tidelog.log.steps import Steps, run_now
+from tidelog.log.unverified import Stretch
 
 Found = TypeVar("Found")
 
@@ -343,6 +345,7 @@ class LogFiles:
             seen.add(damage.base_offset)
             try:
                 segment = self.segments.all[self.segments.at(damage.base_offset)]
+                self._check_lengths(segment)
                 segment.rebuild_indexes(self.disk)
                 return lookup()
             except DamagedIndex as again:
@@ -350,3 +353,14 @@ class LogFiles:
             except OSError as error:
                 raise self.failed(error) from error
         raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: {damage}") from damage
+
+    def _check_lengths(self, segment: Segment) -> None:
+        """An index that is made from a log in which a length is wrong would lack all behind it."""
+        end = segment.readable_bytes()
+        if end < segment.size:
+            if segment.unverified is not None:
+                segment.unverified.note(Stretch(end, end, segment.base_offset, bad=end))
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{self.partition}: {segment.path(LOG)} is damaged at position {end}",
+            )

@@ -20,6 +20,7 @@ from tidelog.log.replay import note_batch
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
+from tidelog.log.unverified import Unverified
 from tidelog.records.batch import (
     COMPRESSION_MASK,
     CONTROL,
@@ -56,6 +57,8 @@ class Slice(NamedTuple):
     file: File
     position: int
     size: int
+    unverified: Unverified | None = None
+    """What was in the file when it was opened, and may not have been looked at since."""
 
 
 class PartitionLog(LogFiles):
@@ -338,7 +341,8 @@ class PartitionLog(LogFiles):
         if size > max_bytes:
             size = max_bytes
         # As `Slice(...)` would, which is twice as slow.
-        return new_tuple(Slice, (segment.open_file(), position, size if size > 0 else 0))
+        file = segment.file or segment.open_file()
+        return new_tuple(Slice, (file, position, size if size > 0 else 0, segment.unverified))
 
     def _end_in(self, segment: Segment, upto: int) -> int:
         """Where a segment's batches below an offset end."""

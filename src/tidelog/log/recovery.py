@@ -37,6 +37,7 @@ from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batch
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
 from tidelog.log.truncation import cut_segment, cutting, finish_cut
+from tidelog.log.unverified import Unverified
 
 INLINE_BYTES_MAX: Final = 64 << 20
 REWRITE_BYTES: Final = 1 << 20
@@ -83,6 +84,10 @@ def open_log(
     if log.segments.all:
         _Check(opened, found, workers).run()
     _settle_bounds(log, found)
+    for index, segment in enumerate(log.segments.all):
+        if segment.size:
+            limit = log.segments.end_of(index, log.log_end_offset)
+            segment.unverified = Unverified(segment.base_offset, segment.size, limit)
     return opened
 
 

@@ -31,6 +31,7 @@ from tidelog.log.scan import (
     RELATIVE_OFFSET_MAX,
     Place,
     StoredBatch,
+    batches,
     good_batches,
 )
 from tidelog.log.segment_reader import DamagedIndex, SegmentReader
@@ -206,6 +207,8 @@ class Segment(SegmentReader):
         walk ends before `end`, the rest is not batches; `size` tells."""
         self.file = disk.open(self.path(LOG), "write")
         self.size = end
+        if self.unverified is not None:
+            self.unverified.cut(end)
         try:
             self._load_indexes(end)
         except (BadValue, FileNotFoundError, DamagedIndex):
@@ -243,6 +246,13 @@ class Segment(SegmentReader):
     def note_all(self, stored: Iterable[StoredBatch]) -> None:
         for at, header, _ in stored:
             self.note(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+
+    def readable_bytes(self) -> int:
+        """Up to where the lengths of the batches lead from one to the next."""
+        end = 0
+        for position, header, _ in batches(self.open_file(), 0, self.size):
+            end = position + header.size
+        return end
 
     def rebuild_indexes(self, disk: Disk, stored: Iterable[StoredBatch] | None = None) -> None:
         """Makes both indexes anew from the batches, all of them unless some are given; durably if

@@ -16,6 +16,7 @@ from tidelog.base.ports import File
 from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, LazyFile, OpenFiles, file_name
 from tidelog.log.index import TIME_ENTRY, VALUE_BITS, VALUE_MASK, OffsetIndex, SparseIndex
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
+from tidelog.log.unverified import Unverified
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
 
 _SKIM: Final = Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
@@ -41,6 +42,7 @@ class SegmentReader:
         "size",
         "suffix",
         "time_index",
+        "unverified",
     )
 
     def __init__(self, folder: str, base_offset: int, files: OpenFiles, suffix: str) -> None:
@@ -49,6 +51,8 @@ class SegmentReader:
         self.suffix = suffix
         self.size = 0
         self.file: File | None = None
+        self.unverified: Unverified | None = None
+        """What this process has found there; None if it has written all of it."""
         self.max_timestamp: int = NO_TIMESTAMP
         self._stem = f"{folder}/{file_name(base_offset, '')}"
         self._closed_file = LazyFile(files, self.path(LOG))
@@ -155,7 +159,9 @@ class SegmentReader:
                     first_last_offset = -1
                 size = LENGTH_OVERHEAD + length
                 if size < HEADER_SIZE or position + at + size > end:
-                    return end, 0
+                    if position + at >= end:
+                        return end, 0
+                    raise DamagedIndex(self, f"no batch of {size} bytes is at {position + at}")
                 if last >= offset and max_timestamp >= timestamp:
                     return position + at, size
                 at += size

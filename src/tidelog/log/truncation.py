@@ -70,7 +70,7 @@ def _truncate_suffix(log: PartitionLog, to: int, now_ms: int) -> None:
             _restart_at(log, to, now_ms)
     elif to < log.log_end_offset:
         with cutting(log):
-            _truncate(log, to, now_ms)
+            _truncate(log, *_where(log, to), now_ms)
     log.epochs.truncate_suffix(to)
     _write_epochs(log)
 
@@ -85,8 +85,25 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
         raise log.failed(error) from error
 
 
-def _truncate(log: PartitionLog, to: int, now_ms: int) -> None:
-    end, position = _where(log, to)
+def cut_damaged(log: PartitionLog, segment: Segment, now_ms: int) -> None:
+    """Drops a segment in which a batch is damaged, and everything behind it. Whole files, because
+    what the batch says of itself cannot be believed, and ranges of them may be under way to
+    readers."""
+    log.check_online()
+    index = log.segments.all.index(segment)
+    if index == 0:
+        restart_at(log, log.log_start_offset, now_ms)
+        return
+    try:
+        with cutting(log):
+            _truncate(log, segment.base_offset, log.segments.all[index - 1].size, now_ms)
+        _write_epochs(log)
+    except OSError as error:
+        raise log.failed(error) from error
+
+
+def _truncate(log: PartitionLog, end: int, position: int, now_ms: int) -> None:
+    """So that the log ends at an offset, and its last segment at a position."""
     _announce(log, log_start=min(log.log_start_offset, end), end=end)
     _remove_from(log, end, now_ms)
     cut_segment(log, log.segments.active, position)

@@ -79,7 +79,7 @@ def draw_options(draws: Draws) -> Options:
     timeout_ms = draws.choice((400, 1_000, 2_000))
     kinds = tuple(kind for kind in FAULT_KINDS if draws.random() < 0.6)
     writers, readers = draws.randint(3, 6), draws.randint(1, 3)
-    duration_ms = draws.choice((1_500, 2_500, 4_000))
+    duration_ms = draws.choice((1_000, 1_700, 3_000))
     return Options(
         brokers=brokers,
         partitions=draws.choice((1, 1, 2, 2, 3, 4)),
@@ -88,7 +88,7 @@ def draw_options(draws: Draws) -> Options:
         writers=writers,
         readers=readers,
         duration_ms=duration_ms,
-        fault_gap_ms=draws.choice((60, 150, 300, 600)),
+        fault_gap_ms=draws.choice((70, 150, 300, 600)),
         fault_kinds=kinds if len(kinds) > 2 else FAULT_KINDS,
         down_ms_max=draws.choice((50, 500, 1_500)),
         session_timeout_ms=draws.choice((200, 500, 1_000, 3_000)),

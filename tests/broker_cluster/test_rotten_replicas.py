@@ -1,0 +1,200 @@
+"""A replica whose bytes have rotted on its disk, in a cluster: nobody gets them, and it heals from
+the others (F12, V18)."""
+
+import pytest
+
+from support.cluster_calls import assert_alike, log_values, read, write
+from support.sim_cluster import SimCluster
+from tidelog.records.batch import HEADER_SIZE
+
+TOPIC = "events"
+ROTTEN = 2
+
+
+def values(first: int, last: int) -> list[str]:
+    return [f"value {number}" for number in range(first, last)]
+
+
+def filled(**configs: object) -> SimCluster:
+    """Led by broker 1; broker 2 would be the next."""
+    cluster = SimCluster()
+    cluster.create(TOPIC, replicas=[[1, 2, 3]], **configs)
+    for value in values(0, 20):
+        write(cluster, TOPIC, value)
+    cluster.wait_caught_up(TOPIC)
+    return cluster
+
+
+def spoil(cluster: SimCluster, number: int, broker_id: int = ROTTEN) -> None:
+    """Stops a broker, flips a bit in one of its batches, and starts it again."""
+    log = cluster.held(broker_id, TOPIC).log
+    found = log.read(number, 1, log.log_end_offset)
+    segment = log.segments.all[log.segments.at(number)]
+    path = segment.path(".log")
+    cluster.stop(broker_id)
+    cluster.machines[broker_id].disk.flip_bit(path, found.position + HEADER_SIZE + 4)
+    cluster.start(broker_id)
+    cluster.wait_caught_up(TOPIC)
+
+
+def refusal(cluster: SimCluster, broker_id: int, offset: int) -> str:
+    client = cluster.client(broker_id)
+    answer = client.fetch(TOPIC, offset)
+    client.link.close()
+    assert not answer.records
+    return str(answer.error_code.name)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 250], ids=["one segment", "many segments"])
+@pytest.mark.parametrize("number", [0, 11, 19])
+def test_a_rotten_leader_gives_way_and_fetches_again_what_was_damaged(
+    segment_bytes: int, number: int
+) -> None:
+    cluster = filled(segment_bytes=segment_bytes)
+    spoil(cluster, number)
+    cluster.kill(1)
+    assert cluster.wait_led(TOPIC) == ROTTEN
+    assert refusal(cluster, ROTTEN, number) == "kafka_storage_error"
+    cluster.wait_led(TOPIC, by=3)
+    assert read(cluster, TOPIC) == values(0, 20)
+    cluster.wait_isr(TOPIC, 2, 3)
+    write(cluster, TOPIC, "value 20")
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    assert_alike(cluster, TOPIC)
+    assert log_values(cluster, ROTTEN, TOPIC) == values(0, 21)
+    cluster.kill(3)
+    cluster.kill(1)
+    cluster.start(1)
+    assert read(cluster, TOPIC) == values(0, 21)
+
+
+def test_what_is_intact_is_served_until_another_leads() -> None:
+    cluster = filled()
+    spoil(cluster, 11)
+    cluster.kill(1)
+    assert cluster.wait_led(TOPIC) == ROTTEN
+    client = cluster.client(ROTTEN)
+    answer = client.fetch(TOPIC, 0)
+    assert answer.error_code.name == "none"
+    assert answer.records, "all before the damage"
+    cluster.wait_led(TOPIC, by=3)
+    assert read(cluster, TOPIC) == values(0, 20)
+
+
+def test_a_rotten_replica_leads_again_after_it_has_healed() -> None:
+    """The controller does not take it for broken for ever."""
+    cluster = filled()
+    spoil(cluster, 5)
+    cluster.kill(1)
+    cluster.wait_led(TOPIC, by=ROTTEN)
+    assert refusal(cluster, ROTTEN, 5) == "kafka_storage_error"
+    cluster.wait_led(TOPIC, by=3)
+    cluster.wait_isr(TOPIC, 2, 3)
+    cluster.run_for(20_000)
+    assert cluster.isr(TOPIC) == [2, 3], "and it is not thrown out again"
+    cluster.kill(3)
+    assert cluster.wait_led(TOPIC) == ROTTEN
+    assert read(cluster, TOPIC) == values(0, 20)
+
+
+def test_a_follower_that_needs_the_damaged_part_waits_until_another_can_give_it() -> None:
+    """A leader that is alone refuses its followers too; nobody asks in a hurry."""
+    cluster = filled(min_insync_replicas=1)
+    cluster.kill(3)
+    cluster.wait_isr(TOPIC, 1, 2)
+    for value in values(20, 30):
+        write(cluster, TOPIC, value)
+    cluster.wait_isr(TOPIC, 1, 2)
+    log = cluster.held(ROTTEN, TOPIC).log
+    position = log.read(25, 1, log.log_end_offset).position
+    cluster.stop(ROTTEN)
+    path = f"/data/{TOPIC}-0/{0:020d}.log"
+    cluster.machines[ROTTEN].disk.flip_bit(path, position + HEADER_SIZE + 4)
+    cluster.start(ROTTEN)
+    cluster.wait_isr(TOPIC, 1, 2)
+    cluster.stop(1)
+    assert cluster.wait_led(TOPIC) == ROTTEN
+    cluster.start(3)
+    cluster.run_for(10_000)
+    assert cluster.held(3, TOPIC).log.log_end_offset == 25, "it has what lies before"
+    assert cluster.held(ROTTEN, TOPIC).is_led, "nobody else has the rest"
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    assert_alike(cluster, TOPIC)
+    assert read(cluster, TOPIC) == values(0, 30)
+
+
+def test_it_heals_where_the_min_isr_wants_both() -> None:
+    """The one that leaves the in-sync set is remembered, and still may follow."""
+    cluster = SimCluster()
+    cluster.create(TOPIC, replicas=[[1, 2]], min_insync_replicas=2)
+    for value in values(0, 20):
+        write(cluster, TOPIC, value)
+    cluster.wait_caught_up(TOPIC)
+    spoil(cluster, 3)
+    cluster.stop(1)
+    assert cluster.wait_led(TOPIC) == ROTTEN
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    assert refusal(cluster, ROTTEN, 3) == "kafka_storage_error"
+    cluster.wait_led(TOPIC, by=1)
+    cluster.wait_caught_up(TOPIC)
+    assert_alike(cluster, TOPIC)
+    assert read(cluster, TOPIC) == values(0, 20)
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 3, 10, 30, 100])
+def test_the_others_die_just_when_it_gives_way(delay_ms: int) -> None:
+    """It may be needed to find out who leads: it is not broken, and not cut before another has
+    what it has."""
+    cluster = filled()
+    spoil(cluster, 7)
+    cluster.kill(1)
+    cluster.wait_led(TOPIC, by=ROTTEN)
+    cluster.wait_isr(TOPIC, 2, 3)
+    client = cluster.client(ROTTEN)
+    client.send_fetch([(TOPIC, 0, 7)])
+    cluster.wait(lambda: not cluster.held(ROTTEN, TOPIC).is_led, "it gives way")
+    cluster.run_for(delay_ms)
+    cluster.kill(3)
+    cluster.run_for(3_000)
+    cluster.start(3)
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    if cluster.leader(TOPIC) == ROTTEN and refusal_or_good(cluster, 7) == "kafka_storage_error":
+        cluster.wait_led_elsewhere(TOPIC, ROTTEN)
+        cluster.wait_caught_up(TOPIC)
+    assert read(cluster, TOPIC) == values(0, 20)
+    assert_alike(cluster, TOPIC)
+
+
+def refusal_or_good(cluster: SimCluster, offset: int) -> str:
+    client = cluster.client(cluster.leader(TOPIC))
+    answer = client.fetch(TOPIC, offset)
+    client.link.close()
+    return str(answer.error_code.name)
+
+
+def test_a_new_controller_hears_of_it_too() -> None:
+    """The damage outlives the controller that was told of it."""
+    cluster = filled()
+    spoil(cluster, 4)
+    cluster.kill(1)
+    cluster.wait_led(TOPIC, by=ROTTEN)
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    controller = cluster.controller
+    client = cluster.client(ROTTEN)
+    client.send_fetch([(TOPIC, 0, 4)])
+    cluster.wait(lambda: not cluster.held(ROTTEN, TOPIC).is_led, "it gives way")
+    if controller != ROTTEN:
+        cluster.kill(controller)
+    else:
+        cluster.session(controller).expire()
+    cluster.wait_led_elsewhere(TOPIC, ROTTEN)
+    if controller != ROTTEN:
+        cluster.start(controller)
+    cluster.wait_caught_up(TOPIC)
+    assert_alike(cluster, TOPIC)
+    assert read(cluster, TOPIC) == values(0, 20)
