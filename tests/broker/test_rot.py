@@ -163,3 +163,22 @@ def test_a_length_that_is_wrong_hides_nothing_for_ever(node: SimNode) -> None:
     assert client.produce("events", one_batch("new")).base_offset == end
     after = node.disk.view()[LOG]
     assert after[positions[9] + 12 : len(log)] == log[positions[9] + 12 :], "nothing is lost"
+
+
+def test_a_length_that_goes_wrong_while_the_broker_runs_is_told_of() -> None:
+    """What this process wrote is not looked at; but a length is seen when it is needed."""
+    node = SimNode()
+    node.disk.cold_share = 0.0
+    client = node.client()
+    client.create("events")
+    for number in range(30):
+        client.produce("events", one_batch("x" * 9000, f"{number}"))
+    partition = node.broker.partitions.find("events", 0)
+    position, _ = partition.log.segments.active.locate(18)
+    partition.log.roll()
+    node.disk.flip_bit(LOG, position + 9, 6)
+    for _ in range(2):
+        assert client.fetch("events", 18).error_code.name == "kafka_storage_error"
+    assert client.fetch("events", 4).records, "what lies before it is there"
+    assert client.fetch("events", 24).records, "and what lies behind it"
+    assert client.produce("events", one_batch("new")).base_offset == 60

@@ -25,14 +25,17 @@ def filled(**configs: object) -> SimCluster:
     return cluster
 
 
-def spoil(cluster: SimCluster, number: int, broker_id: int = ROTTEN) -> None:
+RECORDS, OFFSET, LENGTH = HEADER_SIZE + 4, 6, 9
+
+
+def spoil(cluster: SimCluster, number: int, where: int = RECORDS, broker_id: int = ROTTEN) -> None:
     """Stops a broker, flips a bit in one of its batches, and starts it again."""
     log = cluster.held(broker_id, TOPIC).log
     found = log.read(number, 1, log.log_end_offset)
     segment = log.segments.all[log.segments.at(number)]
     path = segment.path(".log")
     cluster.stop(broker_id)
-    cluster.machines[broker_id].disk.flip_bit(path, found.position + HEADER_SIZE + 4)
+    cluster.machines[broker_id].disk.flip_bit(path, found.position + where)
     cluster.start(broker_id)
     cluster.wait_caught_up(TOPIC)
 
@@ -67,6 +70,28 @@ def test_a_rotten_leader_gives_way_and_fetches_again_what_was_damaged(
     cluster.kill(1)
     cluster.start(1)
     assert read(cluster, TOPIC) == values(0, 21)
+
+
+@pytest.mark.parametrize("where", [OFFSET, LENGTH], ids=["offset", "length"])
+@pytest.mark.parametrize("reads_at", [0, 40])
+def test_a_header_that_has_rotted_is_found_as_well(where: int, reads_at: int) -> None:
+    """The CRC does not cover it."""
+    cluster = SimCluster()
+    cluster.create(TOPIC, replicas=[[1, 2, 3]], segment_bytes=4000)
+    for value in values(0, 60):
+        write(cluster, TOPIC, value)
+    cluster.wait_caught_up(TOPIC)
+    spoil(cluster, 40, where)
+    cluster.kill(1)
+    assert cluster.wait_led(TOPIC) == ROTTEN
+    client = cluster.client(ROTTEN)
+    answer = client.fetch(TOPIC, reads_at)
+    assert len(answer.records or b"") <= cluster.held(3, TOPIC).log.read(40, 1, 60).position
+    cluster.wait_led(TOPIC, by=3)
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    assert_alike(cluster, TOPIC)
+    assert read(cluster, TOPIC) == values(0, 60)
 
 
 def test_what_is_intact_is_served_until_another_leads() -> None:

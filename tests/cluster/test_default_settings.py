@@ -89,7 +89,7 @@ def test_a_controller_with_a_thousand_partitions_is_replaced(defaults: Cluster, 
         one.start()
     controller.kill()
     at = now()
-    stage.back("kill -9 controller, 1,000 partitions", at, seconds_max=5)
+    stage.back("kill -9 controller, 1,000 partitions", at, seconds_max=4)
     for one in asked:
         one.join()
     wait_until(lambda: defaults.tree.replicas("late"), "the topic was created")

@@ -138,5 +138,6 @@ def test_a_reset_ends_the_connection_with_an_error(links: Links, port: int) -> N
 def test_a_target_that_is_not_there_ends_the_connection(links: Links) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()
-    with connect(links.open("gone", address)) as connection, pytest.raises(ConnectionResetError):
+    port = links.open("gone", address)
+    with pytest.raises(ConnectionResetError), connect(port) as connection:
         assert connection.recv(1) == b"nothing"

@@ -91,9 +91,10 @@ def test_what_was_acted_on_when_the_session_ended_is_not_confirmed() -> None:
 
 
 def test_a_host_that_is_slow_is_told_everything_all_the_same() -> None:
+    """The other one may not answer in time; the controller's own broker always does."""
     cluster = Cluster()
     first, second = cluster.started(0), cluster.started(1)
-    slow_down(first, 300)
+    slow_down(first, 200)
     slow_down(second, 700)
     for number in range(5):
         first.create(NewTopic(name=f"t{number}", replication_factor=2))

@@ -27,13 +27,14 @@ class Dispatch:
         self._is_pumping = False
 
     def brokers_changed(self, brokers: dict[int, BrokerInfo]) -> None:
-        """Begins anew with those that restarted."""
+        """Begins anew with those that restarted. Whoever waits for one that is gone hears of it
+        when the change is known everywhere here."""
         for outboxes in (self._held, self._open):
             for broker_id, outbox in list(outboxes.items()):
                 now = brokers.get(broker_id)
                 if now is None or now.epoch != outbox.broker.epoch:
-                    outbox.close()
                     del outboxes[broker_id]
+                    self._desk.loop.call_soon(outbox.close)
         for broker_id in sorted(brokers):
             if broker_id not in self._held and broker_id not in self._open:
                 self._held[broker_id] = Outbox(brokers[broker_id], self._desk)

@@ -29,6 +29,7 @@ WARMED_BYTES: Final = 1 << 20
 WARMING_LANES: Final = 4
 UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
+_CORRUPT: Final = int(ErrorCode.corrupt_message)
 _DAMAGED: Final = int(ErrorCode.kafka_storage_error)
 
 
@@ -201,9 +202,11 @@ class Fetching:
                 position.fetch_offset, room, committed_only=self._committed_only
             )
         except KafkaError as error:
-            if error.code == _DAMAGED and isinstance(position.partition, Partition):
+            code = int(error.code)
+            if code == _CORRUPT and isinstance(position.partition, Partition):
                 self._node.healing.consider(position.partition)
-            return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
+                code = _DAMAGED
+            return Found(position, code, UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
         if records is not None and not is_first and records.size > room:
             return None
         return self._found(position, partition, records)

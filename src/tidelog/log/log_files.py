@@ -47,7 +47,7 @@ from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
 from tidelog.log.steps import Steps, run_now
-from tidelog.log.unverified import Stretch
+from tidelog.log.unverified import Stretch, Unverified
 
 Found = TypeVar("Found")
 
@@ -355,12 +355,18 @@ class LogFiles:
         raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: {damage}") from damage
 
     def _check_lengths(self, segment: Segment) -> None:
-        """An index that is made from a log in which a length is wrong would lack all behind it."""
-        end = segment.readable_bytes()
-        if end < segment.size:
-            if segment.unverified is not None:
-                segment.unverified.note(Stretch(end, end, segment.base_offset, bad=end))
-            raise KafkaError(
-                ErrorCode.kafka_storage_error,
-                f"{self.partition}: {segment.path(LOG)} is damaged at position {end}",
-            )
+        """An index that is made from a log in which a length is wrong would lack all behind it. If
+        that has rotted since it was written or looked at, all of the segment is doubtful again."""
+        known = segment.unverified
+        if known is None or not known.is_damaged:
+            end = segment.readable_bytes()
+            if end == segment.size:
+                return
+            if known is None or known.end <= end:
+                index = self.segments.at(segment.base_offset)
+                limit = self.segments.end_of(index, self.log_end_offset)
+                known = segment.unverified = Unverified(segment.base_offset, segment.size, limit)
+            known.note(Stretch(end, end, segment.base_offset, bad=end))
+        raise KafkaError(
+            ErrorCode.corrupt_message, f"{self.partition}: {segment.path(LOG)} is damaged"
+        )
