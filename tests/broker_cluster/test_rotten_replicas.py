@@ -1,6 +1,8 @@
 """A replica whose bytes have rotted on its disk, in a cluster: nobody gets them, and it heals from
 the others (F12, V18)."""
 
+from typing import Any
+
 import pytest
 
 from support.cluster_calls import assert_alike, log_values, read, write
@@ -15,7 +17,7 @@ def values(first: int, last: int) -> list[str]:
     return [f"value {number}" for number in range(first, last)]
 
 
-def filled(**configs: object) -> SimCluster:
+def filled(**configs: Any) -> SimCluster:
     """Led by broker 1; broker 2 would be the next."""
     cluster = SimCluster()
     cluster.create(TOPIC, replicas=[[1, 2, 3]], **configs)

@@ -51,6 +51,9 @@ class Wire:
     def close(self, why: str) -> None:
         raise AssertionError(why)
 
+    def abort(self, why: str) -> None:
+        raise AssertionError(why)
+
 
 class AdminNode(Broker):
     disk: SimDisk

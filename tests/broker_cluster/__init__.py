@@ -1,0 +1,1 @@
+"""Whole brokers in one simulated cluster."""
