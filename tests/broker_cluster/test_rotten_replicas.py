@@ -1,12 +1,16 @@
 """A replica whose bytes have rotted on its disk, in a cluster: nobody gets them, and it heals from
 the others (F12, V18)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from support.cluster_calls import assert_alike, log_values, read, write
+from support.cluster_calls import assert_alike, elect, log_values, read, write
 from support.sim_cluster import SimCluster
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.image import NO_LEADER
+from tidelog.healing import check_sound
 from tidelog.records.batch import HEADER_SIZE
 
 TOPIC = "events"
@@ -17,9 +21,9 @@ def values(first: int, last: int) -> list[str]:
     return [f"value {number}" for number in range(first, last)]
 
 
-def filled(**configs: Any) -> SimCluster:
+def filled(brokers: int = 3, **configs: Any) -> SimCluster:
     """Led by broker 1; broker 2 would be the next."""
-    cluster = SimCluster()
+    cluster = SimCluster(brokers)
     cluster.create(TOPIC, replicas=[[1, 2, 3]], **configs)
     for value in values(0, 20):
         write(cluster, TOPIC, value)
@@ -110,9 +114,22 @@ def test_what_is_intact_is_served_until_another_leads() -> None:
 
 
 def test_a_rotten_replica_leads_again_after_it_has_healed() -> None:
-    """The controller does not take it for broken for ever."""
-    cluster = filled()
+    """The controller, which is one of the others, does not take it for broken for ever."""
+    cluster = filled(brokers=4)
+    for _ in range(20):
+        controller = cluster.controller
+        if controller != 4:
+            cluster.kill(controller)
+            cluster.wait_led_elsewhere(TOPIC, controller)
+            cluster.run_for(1_000)
+            cluster.start(controller)
+            cluster.wait_caught_up(TOPIC)
+    assert cluster.controller == 4
+    if cluster.leader(TOPIC) != 1:
+        assert elect(cluster, TOPIC) == "none"
+        cluster.wait_led(TOPIC, by=1)
     spoil(cluster, 5)
+    cluster.run_for(10_000)  # for the controller to hear who is in sync again
     cluster.kill(1)
     cluster.wait_led(TOPIC, by=ROTTEN)
     assert refusal(cluster, ROTTEN, 5) == "kafka_storage_error"
@@ -225,3 +242,29 @@ def test_a_new_controller_hears_of_it_too() -> None:
     cluster.wait_caught_up(TOPIC)
     assert_alike(cluster, TOPIC)
     assert read(cluster, TOPIC) == values(0, 20)
+
+
+def test_it_is_cut_only_out_of_the_in_sync_set() -> None:
+    """A member of the set may be elected for having everything: it must have it."""
+    cluster = filled()
+    spoil(cluster, 4)
+    cluster.kill(1)
+    cluster.wait_led(TOPIC, by=ROTTEN)
+    client = cluster.client(ROTTEN)
+    client.send_fetch([(TOPIC, 0, 4)])
+    cluster.wait(lambda: not cluster.held(ROTTEN, TOPIC).is_led, "it gives way")
+    partition = cluster.held(ROTTEN, TOPIC)
+    assert partition.state is not None
+    led = replace(partition.state, leader=3, leader_epoch=partition.leader_epoch + 1, isr=(2, 3))
+    with pytest.raises(KafkaError) as refused:
+        check_sound(partition, led, ROTTEN)
+    assert refused.value.code == ErrorCode.kafka_storage_error
+    old = replace(led, leader_epoch=0, isr=(ROTTEN,), leader=ROTTEN)
+    with pytest.raises(KafkaError):
+        check_sound(partition, old, ROTTEN)
+    check_sound(partition, replace(led, isr=(3,)), ROTTEN)
+    assert partition.damaged is not None, "now it will be cut, and follow"
+    check_sound(partition, replace(led, leader=NO_LEADER), ROTTEN)
+    is_forgotten = cluster.held(ROTTEN, TOPIC).damaged is None
+    assert is_forgotten, "who leads is to be found out with what it has"
+    assert partition.log.log_end_offset == 20

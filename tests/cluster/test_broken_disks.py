@@ -76,9 +76,7 @@ def test_a_full_disk_costs_its_broker_the_lead(stage: Stage, small_disk: SmallDi
     stage.check()
 
 
-@pytest.mark.parametrize(
-    ("end", "where"), [("killed", "first"), ("killed", "last"), ("stopped", "first")]
-)
+@pytest.mark.parametrize(("end", "where"), [("killed", "last"), ("stopped", "first")])
 def test_a_flipped_bit_is_never_served_and_heals(stage: Stage, end: str, where: str) -> None:
     """F12: in a follower's segment, while it is down. It then leads, and everything is read."""
     follower, cluster, topic = stage.follower, stage.cluster, stage.topic
