@@ -11,6 +11,8 @@ from support.cluster_processes import QUICK, wait_until
 from support.cluster_stage import Stage
 from support.replica_files import check_epochs
 from support.workload import now
+from tidelog.client.client import Client
+from tidelog.client.topics import NewTopic, create_topics, delete_topics
 
 SESSION_S = int(QUICK["zookeeper.session.timeout.ms"]) / 1000
 TICKS_S = 0.5
@@ -44,6 +46,18 @@ def test_a_killed_controller_is_replaced(stage: Stage) -> None:
     )
     stage.back("F1 kill -9 controller", at, seconds_max=2.5)
     assert stage.cluster.tree.controller_epoch() > epoch
+    stage.check()
+
+
+def test_what_is_asked_of_a_controller_that_has_just_died_is_done_by_the_next(stage: Stage) -> None:
+    """E1: who asks finds out by himself whom to ask."""
+    controller, wanted = stage.cluster.controller(), f"{stage.topic}-next"
+    new = NewTopic(name=wanted, replication_factor=2)
+    with Client(stage.cluster.bootstrap) as client:
+        assert client.cluster([]).controller_id == controller.broker_id
+        controller.kill()
+        assert create_topics(client, [new]) == {wanted: None}
+        assert delete_topics(client, [wanted]) == {wanted: None}
     stage.check()
 
 

@@ -265,17 +265,8 @@ class Cluster:
         assert refused == []
 
     def delete(self, name: str) -> None:
-        wait_until(self._all_know_the_controller, "all know a controller that lives")
         with Client(self.bootstrap) as client:
             assert delete_topics(client, [name]) == {name: None}
-
-    def _all_know_the_controller(self) -> bool:
-        controller, known = self.controller(), set()
-        for broker in self.brokers.values():
-            if broker.is_running:
-                with Client(broker.address) as client:
-                    known.add(client.cluster([]).controller_id)
-        return controller.is_running and known == {controller.broker_id}
 
     def is_in_sync(self, topic: str, partition: int) -> bool:
         state = self.tree.state(topic, partition)

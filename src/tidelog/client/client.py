@@ -90,10 +90,14 @@ class Client:
         another broker is becoming the controller, it is waited for."""
         deadline_ms = now_ms() + self.timeout_ms
         while True:
-            answer = self._ask(api, values, self._controller(deadline_ms), deadline_ms)
-            is_moving = ErrorCode.not_controller in codes(answer)
-            if not is_moving or now_ms() + _PAUSE_MS > deadline_ms:
-                return answer
+            is_late = now_ms() + _PAUSE_MS > deadline_ms
+            try:
+                answer = self._ask(api, values, self._controller(deadline_ms), deadline_ms)
+                if is_late or ErrorCode.not_controller not in codes(answer):
+                    return answer
+            except KafkaError as error:
+                if is_late or error.code is not ErrorCode.broker_not_available:
+                    raise
             self._cluster = None
             pause_ms(_PAUSE_MS)
 
@@ -118,6 +122,9 @@ class Client:
                 return connection.ask(api, values, deadline_ms)
             except Unreachable as error:
                 self._forget(error.address)
+                if broker_id is not None:
+                    # It may be gone for good, or have another address: the others know.
+                    self._cluster = None
                 if was_asked and api.is_change:
                     why = f"{error}: what was asked for may have been done, or not"
                     raise Unreachable(error.address, why) from error
