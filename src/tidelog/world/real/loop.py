@@ -23,6 +23,9 @@ Handler = Callable[[int], None]
 
 _EVENTS_MAX = 256
 _WAIT_SECONDS_MAX = 3600.0
+_SPIN_NS = 100_000
+_SPIN_SECONDS = _SPIN_NS / 1_000_000_000
+_MISSES_MAX = 63
 _CANCELLED_MIN = 256
 """Fewer cancelled timers than this are not worth a sweep of the heap."""
 
@@ -57,12 +60,15 @@ class EpollLoop:
         "_is_stopping",
         "_is_woken",
         "_lanes",
+        "_misses",
         "_poll",
         "_posted",
         "_sequence",
         "_soon",
         "_timers",
+        "_turns_without",
         "_waker",
+        "_was_ready",
         "flushes",
         "on_error",
     )
@@ -74,6 +80,9 @@ class EpollLoop:
         self._epoll = select.epoll()
         self._poll = self._epoll.poll
         self._handlers: dict[int, Handler] = {}
+        self._was_ready = False
+        self._misses = 0
+        self._turns_without = 0
         self._timers: list[tuple[int, int, EpollTimer]] = []
         self._cancelled = 0
         self._sequence = 0
@@ -123,7 +132,7 @@ class EpollLoop:
 
     def turn(self, wait_seconds_max: float = _WAIT_SECONDS_MAX) -> None:
         """Waits until something is ready, and does it."""
-        ready = self._poll(self._wait_seconds(wait_seconds_max), _EVENTS_MAX)
+        ready = self._look(self._wait_seconds(wait_seconds_max))
         try:
             handlers = self._handlers
             for descriptor, events in ready:
@@ -144,6 +153,30 @@ class EpollLoop:
         except Exception as error:
             # What this turn did not come to is still queued, or reported again by epoll.
             self.on_error("a callback failed", error)
+
+    def _look(self, wait_seconds: float) -> list[tuple[int, int]]:
+        """What is ready, at once or after a wait. Going to sleep and being woken takes longer than
+        a client takes to ask for the next thing, so after something was ready it is looked for
+        a little longer before that. Where it did not come, the next times are left out."""
+        poll = self._poll
+        if not self._was_ready or wait_seconds < _SPIN_SECONDS:
+            ready = poll(wait_seconds, _EVENTS_MAX)
+        elif self._turns_without:
+            self._turns_without -= 1
+            ready = poll(wait_seconds, _EVENTS_MAX)
+        else:
+            ready = poll(0, _EVENTS_MAX)
+            until_ns = 0 if ready else monotonic_ns() + _SPIN_NS
+            while not ready and monotonic_ns() < until_ns:
+                ready = poll(0, _EVENTS_MAX)
+            if ready:
+                self._misses = 0
+            else:
+                self._misses = min(2 * self._misses + 1, _MISSES_MAX)
+                self._turns_without = self._misses
+                ready = poll(wait_seconds, _EVENTS_MAX)
+        self._was_ready = bool(ready)
+        return ready
 
     def post(self, callback: Callable[[], None]) -> None:
         """Runs a callback in the loop, in a later turn; the only call for other threads."""
