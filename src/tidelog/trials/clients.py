@@ -91,6 +91,7 @@ class Writer(Client):
         else:
             self._may_be_there = True
             if self._acks == 1:
+                self.world.abandoned.add(self._value)
                 self._go_on()
             else:
                 self.later(RETRY_MS, self._attempt)

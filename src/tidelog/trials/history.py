@@ -172,10 +172,15 @@ def _look_at_end(world: World, oracle: Oracle) -> None:
         if offset >= len(oracle.committed) or oracle.committed[offset][1] != value:
             raise Violation("V2", f"{oracle} m{value}, acknowledged at {offset}, is lost")
     last: dict[int, int] = {}
+    seen: set[int] = set()
     for _, value in oracle.committed:
         writer = value // VALUES_EACH
-        if value <= last.get(writer, 0):
-            raise Violation("V13", f"{oracle} m{value} comes after m{last[writer]}")
-        last[writer] = value
+        if value in seen:
+            raise Violation("V13", f"{oracle} m{value} is there twice")
+        seen.add(value)
+        if value not in world.abandoned:
+            if value < last.get(writer, 0):
+                raise Violation("V13", f"{oracle} m{value} comes after m{last[writer]}")
+            last[writer] = value
         if value in world.refused:
             raise Violation("G1a", f"{oracle} m{value} was refused, and is there")

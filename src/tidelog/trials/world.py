@@ -50,6 +50,9 @@ class World:
         self.clients: list[Client] = []
         self.refused: set[int] = set()
         """Values that were refused for good."""
+        self.abandoned: set[int] = set()
+        """Values of writers with acks=1 that heard nothing and went on: if one comes after all, it
+        comes late."""
         self.tracing: Tracing | None = None
         if tracing is not None:
             self.tracing = self.ensemble.tracing = partial(self._trace, tracing)
