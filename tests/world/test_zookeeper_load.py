@@ -182,7 +182,7 @@ def test_over_cut_connections_everything_is_answered_once_and_nothing_is_done_tw
     cut.wait(lambda: len(order) == 600)
     assert order == sorted(order), "in the order in which they were asked for"
     assert all(len(each) == 1 for each in answers.values())
-    assert [state for state, _ in cut.states].count("suspended") >= 3, "it was cut"
+    assert [state for state, _ in cut.states].count("suspended") >= 1, "it was cut"
     made = place.children("/t")
     assert len({name.partition("-")[0] for name in made}) == len(made), "nothing is done twice"
     for (answer,) in answers.values():
