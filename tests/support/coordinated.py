@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 LOG_DIR = "/data"
 FOLDER = f"{LOG_DIR}/znodes"
-TURNS_MAX = 10_000
+TURNS_MAX = 100_000
 
 
 class Asking:
