@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,27 +35,27 @@ _MEMBERS_SECONDS_MAX = 180
 _DELETE_SECONDS_MAX = 60
 
 
-class Node:
+class Node(ABC):
     number: int
     address: tuple[str, int]
     logs: Path
 
     @property
-    def pid(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def pid(self) -> int: ...
 
     @property
+    @abstractmethod
     def has_ended(self) -> bool:
         """By itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self) -> None:
         """Returns at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, number: signal.Signals) -> None:
         """Returns when the process is gone."""
-        raise NotImplementedError
 
     def kill_alone(self) -> None:
         """As when a process dies: whatever watches over it lives on."""

@@ -14,7 +14,6 @@ from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
-from tidelog.fetch_frames import Answered, Fetched, FetchFrames, read_answer
 from tidelog.fetch_throttle import FetchThrottle
 from tidelog.followed import (
     APPLYING,
@@ -30,6 +29,7 @@ from tidelog.followed import (
 )
 from tidelog.peers.link import Link, Wiring
 from tidelog.wire.fetch import FetchPartition
+from tidelog.wire.follower_fetch import Answered, Fetched, FetchFrames, read_answer
 from tidelog.wire.header import API_VERSIONS, request_header
 from tidelog.wire.values import INT32
 

@@ -141,15 +141,8 @@ class Hosting:
             partition = self._open(topic, state)
         partition.log.check_online()
         info = partition_info(state)
-        known = partition.state
-        if known is not None and partition.replica.role is not Role.nobody:
-            if (state.leader_epoch, state.partition_epoch) < (
-                known.leader_epoch,
-                known.state_version,
-            ):
-                return
-            if info == known and partition.is_led == (state.leader == self._broker_id):
-                return
+        if self._is_old(partition, info):
+            return
         check_sound(partition, info, self._broker_id)
         if state.leader == self._broker_id:
             self._check_incarnation(partition, info)
@@ -160,6 +153,18 @@ class Hosting:
         partition.stop_leading()
         self._partitions.set_led(partition)
         partition.when_idle(partial(self._begin, partition, info))
+
+    def _is_old(self, partition: Partition, info: PartitionInfo) -> bool:
+        """Whether it says nothing new. Who leads and follows nothing may have to be told the same
+        again, but nothing of an epoch before."""
+        known = partition.state
+        if known is None:
+            return False
+        if partition.replica.role is Role.nobody:
+            return info.leader_epoch < known.leader_epoch
+        is_same = info == known and partition.is_led == (info.leader == self._broker_id)
+        age = (info.leader_epoch, info.state_version)
+        return is_same or age < (known.leader_epoch, known.state_version)
 
     def _check_incarnation(self, partition: Partition, info: PartitionInfo) -> None:
         """Whoever leads does so as the incarnation that was elected: another one may have lost

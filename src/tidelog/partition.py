@@ -146,7 +146,8 @@ class Partition:
         self.leader_epoch = state.leader_epoch
 
     def resign(self) -> None:
-        """Leads and follows nothing until it is told again."""
+        """Leads and follows nothing until it is told again, whatever it was told before."""
+        self._idle = None
         self.stop_leading()
         self.replica.resign()
 

@@ -1,7 +1,8 @@
 """The leader epochs of one replica's log: at which offset each of them began.
 
-Entries are (epoch, start offset), both growing. A leader adds one when it takes over, a
-follower at the first batch of an epoch it has not seen. A reader who asks where an epoch
+Entries are (epoch, start offset), both growing. One is added with the first batch of an epoch, by
+a leader and by a follower; that a leader's epoch has begun without a record yet is known to its
+replica machine, and leaves no trace here. A reader who asks where an epoch
 ended gets the start of the next one: that is how a returning follower finds what it must
 drop (L2).
 """

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.errors import KafkaError
-from tidelog.fetch_frames import FetchFrames, read_answer
 from tidelog.wire.fetch import FETCH, FetchRequest, write_fetch_response
 from tidelog.wire.fetch_client import (
     FOLLOWER_VERSION,
     read_fetch_response,
     write_fetch_request,
 )
+from tidelog.wire.follower_fetch import FetchFrames, read_answer
 from tidelog.wire.header import request_header
 from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
 
