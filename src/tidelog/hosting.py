@@ -146,13 +146,23 @@ class Hosting:
         check_sound(partition, info, self._broker_id)
         if state.leader == self._broker_id:
             self._check_incarnation(partition, info)
-        if partition.is_led and partition.leader_epoch == state.leader_epoch:
+        if self._goes_on(partition, info):
             partition.lead(info, self._clock.monotonic_ms())
             return
         self._unfollow(partition)
         partition.stop_leading()
         self._partitions.set_led(partition)
         partition.when_idle(partial(self._begin, partition, info))
+
+    def _goes_on(self, partition: Partition, info: PartitionInfo) -> bool:
+        """Whether it is led here as before: nobody who waits need be sent away. What is being
+        written belongs to the epoch in which that was begun."""
+        is_new = info.leader_epoch != partition.leader_epoch
+        return (
+            partition.is_led
+            and info.leader == self._broker_id
+            and not (is_new and partition.is_busy)
+        )
 
     def _is_old(self, partition: Partition, info: PartitionInfo) -> bool:
         """Whether it says nothing new. Who leads and follows nothing may have to be told the same

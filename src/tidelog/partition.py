@@ -123,7 +123,11 @@ class Partition:
     # -- who leads
 
     def lead(self, state: PartitionInfo, now_ms: int) -> None:
-        """This broker leads it now, or goes on to with another in-sync set or assignment."""
+        """This broker leads it now, or goes on to with another in-sync set or assignment, maybe
+        in another epoch: producers wait on, readers see whether they asked in an earlier one."""
+        if self.is_led and state.leader_epoch != self.leader_epoch:
+            self.wake()
+            self.wake_followers()
         self.state = state
         replica = self.replica
         replica.min_isr = self._min_isr(len(state.replicas))
@@ -136,6 +140,7 @@ class Partition:
         self._end = self.log.log_end_offset
         if replica.high_watermark > before:
             self._committed()
+        self._refuse_if_too_few()
         self.check_in_sync()
 
     def follow(self, state: PartitionInfo) -> None:
@@ -269,11 +274,14 @@ class Partition:
         replica.isr_written(state.isr, state.state_version)
         if replica.high_watermark > before:
             self._committed()
-        if self.acks and replica.is_frozen():
+        self._refuse_if_too_few()
+
+    def _refuse_if_too_few(self) -> None:
+        if self.acks and self.replica.is_frozen():
             self.acks.refuse(
                 KafkaError(
                     ErrorCode.not_enough_replicas_after_append,
-                    f"{self.name}: {len(state.isr)} replicas are left in sync",
+                    f"{self.name}: {len(self.replica.isr.isr)} replicas are left in sync",
                 )
             )
 

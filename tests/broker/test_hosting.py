@@ -4,10 +4,29 @@ from typing import Any
 
 from support.brokers import SimNode
 from tidelog.base.control import LeaderAndIsrRequest, LeaderAndIsrResponse, TopicState
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_LEADER, PartitionInfo
 from tidelog.cluster.messages import partition_state
 from tidelog.partition import Partition
+from tidelog.records.reference import Record, encode_batch
 from tidelog.replication.replica import Role
+
+
+class Woken:
+    """Somebody who waits for a partition."""
+
+    follower = 1
+    asked_ms = 0
+
+    def __init__(self, woken: list[str], name: str) -> None:
+        self._woken = woken
+        self._name = name
+
+    def wake(self) -> None:
+        self._woken.append(self._name)
+
+    def note(self) -> None:
+        """It is told more with its next answer."""
 
 
 def made() -> tuple[SimNode, Partition]:
@@ -64,3 +83,49 @@ def test_what_waited_for_a_slow_write_does_not_begin_after_a_resignation() -> No
     partition.is_busy = False
     partition.became_idle()
     assert (partition.replica.role, partition.is_led) == (Role.nobody, False)
+
+
+def waiting() -> tuple[SimNode, Partition, list[KafkaError | None]]:
+    """A producer waits for broker 1, which has not fetched what it sent."""
+    node = SimNode()
+    node.client().create("events", min_insync_replicas=2)
+    partition = node.broker.partitions.find("events", 0)
+    epochs = {0: node.broker.metadata.broker_epoch, 1: 7}
+    changes = {"replicas": (0, 1, 2), "isr": (0, 1, 2), "broker_epochs": epochs}
+    tell(node, partition, leader_epoch=1, state_version=1, **changes)
+    partition.append(encode_batch([Record(offset=0, timestamp=0, value=b"v")]), 0)
+    answers: list[KafkaError | None] = []
+    partition.acks.wait(partition.log.log_end_offset, answers.append)
+    return node, partition, answers
+
+
+def test_who_goes_on_to_lead_keeps_the_producers_that_wait() -> None:
+    """A1, L1: an epoch of the same leader begins whenever a follower dies. What was appended in
+    the epoch before is committed once the in-sync replicas of the new one have it."""
+    node, partition, answers = waiting()
+    tell(node, partition, isr=(0, 1), leader_epoch=2, state_version=2)
+    assert (partition.is_led, partition.leader_epoch, answers) == (True, 2, [])
+    partition.replica_fetched(1, 7, (1, 1, 0), 0)
+    assert answers == [None]
+
+
+def test_who_goes_on_to_lead_with_too_few_says_so_to_those_who_wait() -> None:
+    """A2: nobody can promise them anything."""
+    node, partition, answers = waiting()
+    tell(node, partition, isr=(0,), elr=(1,), leader_epoch=2, state_version=2)
+    (answer,) = answers
+    assert answer is not None
+    assert answer.code is ErrorCode.not_enough_replicas_after_append
+    assert partition.high_watermark == 0
+
+
+def test_readers_that_wait_in_an_earlier_epoch_are_told() -> None:
+    """L6: a follower that was told of the new epoch must not wait for an answer of the old one."""
+    node, partition, _ = waiting()
+    woken: list[str] = []
+    partition.waiters[Woken(woken, "reader")] = None
+    partition.end_waiters[Woken(woken, "follower")] = None
+    tell(node, partition, leader_epoch=1, state_version=2)
+    assert woken == []
+    tell(node, partition, leader_epoch=2, state_version=3)
+    assert woken == ["reader", "follower"]
