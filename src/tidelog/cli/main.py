@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "demo": ("tidelog.cli.demo:demo", "Watch Kafka clients use a node that is killed under them."),
     "dump-log": ("tidelog.cli.dump_log:dump_log", "Print what is in the files of a log."),
+    "audit": ("tidelog.cli.audit:audit", "Compare the replicas of a topic, as a Spark job."),
     "trials": ("tidelog.cli.trials:app", "Explore the cluster when everything goes wrong."),
     "znode": ("tidelog.cli.znode:app", "Look at the nodes a server keeps its metadata in."),
     "kernels": ("tidelog.cli.kernels:app", "Compile the loops over records ahead of their use."),

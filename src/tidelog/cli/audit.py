@@ -1,0 +1,145 @@
+"""`tidelog audit`: are all replicas of a topic the same, and is all that was acknowledged there?"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.base.errors import BadValue
+from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
+from tidelog.cli.printing import JsonOption, remark, say, say_json, say_table
+from tidelog.cli.spark_session import Master, Remote, check_spark, spark_session
+from tidelog.client.client import Client
+from tidelog.spark.audited_files import Subject, earliest_offsets, of_cluster, of_log_dirs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidelog.spark.audit_report import Report
+
+
+def audit(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What a producer noted as acknowledged: CSV with partition, offset and checksum "
+            "(the CRC-32 of the value).",
+        ),
+    ] = None,
+    log_dirs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR,DIR...",
+            help="Read these log dirs, or copies of them, instead of asking a cluster for its own.",
+        ),
+    ] = None,
+    is_compacted: Annotated[
+        bool, typer.Option("--compacted", help="With --log-dirs: the topic is compacted.")
+    ] = False,
+    as_json: JsonOption = False,
+    master: Master = None,
+    remote: Remote = None,
+    bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+) -> None:
+    """Compare all replicas of a topic, file by file, as a Spark job.
+
+    From the highest log start to the high watermark the replicas must hold the same batches, in
+    order, without a gap, every checksum good; those of a compacted topic the same last value of
+    each key. Given a ledger, everything in it must be there, unchanged.
+
+    The files are read where Spark runs: brokers on this machine, or copies of their log dirs.
+    The status is 0 if all is well and 1 if not.
+
+    \b
+    For example:
+      tidelog audit orders
+      tidelog audit orders --ledger acknowledged.csv
+      tidelog audit orders --log-dirs copies/broker-1,copies/broker-2 --json
+    """
+    check_spark(needs_java=remote is None)
+    if log_dirs is not None:
+        dirs = [part for part in log_dirs.split(",") if part]
+        report = _run(
+            of_log_dirs(dirs, topic, is_compacted=is_compacted), None, ledger, master, remote
+        )
+    else:
+        with Client(bootstrap) as client:
+            report = _run(of_cluster(client, topic), client, ledger, master, remote)
+    if as_json:
+        say_json({**asdict(report), "is_clean": report.is_clean})
+    else:
+        show(report)
+    if not report.is_clean:
+        raise typer.Exit(1)
+
+
+def _run(
+    subject: Subject,
+    client: Client | None,
+    ledger: Path | None,
+    master: str | None,
+    remote: str | None,
+) -> "Report":
+    if ledger is not None and not ledger.is_file():
+        raise BadValue(f"{ledger}: there is no such ledger")
+    remark(f"reading {sum(len(one.segments()) for one in subject.replicas)} segments...")
+
+    def starts() -> Mapping[int, int]:
+        return {} if client is None else earliest_offsets(client, subject)
+
+    with spark_session(f"audit of {subject.topic}", master=master, remote=remote) as spark:
+        from tidelog.spark.audit import Audit
+
+        noted = None if ledger is None else read_ledger(spark, ledger, subject.topic)
+        return Audit(spark, subject, starts, noted).run()
+
+
+def read_ledger(spark: "SparkSession", ledger: Path, topic: str) -> "DataFrame":
+    """Of one topic, if it names the topics of its records."""
+    from tidelog.spark.audit import LEDGER_COLUMNS
+
+    read = spark.read.csv(str(ledger.absolute()), header=True)
+    missing = [name for name in LEDGER_COLUMNS if name not in read.columns]
+    if missing:
+        raise BadValue(
+            f"{ledger}: must be CSV whose first line names partition, offset and checksum; "
+            f"{', '.join(missing)} is not there"
+        )
+    return read.where(read.topic == topic) if "topic" in read.columns else read
+
+
+def show(report: "Report") -> None:
+    kind = "compacted topic" if report.is_compacted else "topic"
+    say(f"{kind} {report.topic}")
+    say_table(
+        ("PARTITION", "FROM", "TO", "BATCHES", "RECORDS", "BYTES READ", "BROKERS", "NOT IN SYNC"),
+        [
+            (
+                one.partition,
+                one.start,
+                one.end,
+                one.batches,
+                one.records,
+                one.size,
+                ",".join(one.brokers),
+                ",".join(one.not_in_sync) or "-",
+            )
+            for one in report.partitions
+        ],
+    )
+    if report.ledger is not None:
+        counts = asdict(report.ledger)
+        acknowledged = counts.pop("acknowledged")
+        told = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+        say(f"ledger: {acknowledged} acknowledged, of these {told}")
+    for finding in report.findings:
+        say(str(finding))
+    total = sum(report.counts.values())
+    if total > len(report.findings):
+        say(f"and {total - len(report.findings)} more")
+    wrong = ", ".join(f"{count} {kind}" for kind, count in sorted(report.counts.items()))
+    say("clean: nothing is wrong" if report.is_clean else f"NOT CLEAN: {wrong}")

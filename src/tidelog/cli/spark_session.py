@@ -1,0 +1,85 @@
+"""A Spark session for a command: here, on a cluster, or at a Connect server.
+
+What Spark would say in a page of Java is said here in a sentence before it is started: no PySpark,
+one of another version, no Java. Python workers run the Python that runs the command, which has
+what they need.
+"""
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog.base.errors import BadValue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PYSPARK: Final = "4.3."
+HERE: Final = "local[*]"
+QUIET: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.log.level": "ERROR",
+}
+
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help=f"Where Spark runs (default: {HERE}, in this process)."),
+]
+Remote = Annotated[
+    str | None, typer.Option(metavar="sc://HOST:PORT", help="A Spark Connect server to use.")
+]
+
+
+def check_spark(*, needs_java: bool = True) -> None:
+    """Raises what a person can act on, if Spark cannot be used here."""
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        raise BadValue("this needs PySpark: pip install 'tidelog[spark]'") from None
+    if not found.startswith(PYSPARK):
+        raise BadValue(
+            f"this needs PySpark {PYSPARK}x, and {found} is installed: pip install 'tidelog[spark]'"
+        )
+    if needs_java and not find_java():
+        raise BadValue("this needs Java 17 or newer, for Spark: install it, or set JAVA_HOME")
+
+
+def find_java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+
+
+@contextmanager
+def spark_session(
+    name: str,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Iterator["SparkSession"]:
+    if master is not None and remote is not None:
+        raise BadValue("--master and --remote: one of them")
+    check_spark(needs_java=remote is None)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    builder = builder.remote(remote) if remote else builder.master(master or HERE)
+    for key, value in {**QUIET, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,216 @@
+"""What there is to audit: the replicas of a topic, where their files are, and what must be in them.
+
+A running cluster is asked for its replicas, log dirs and high watermarks. Copies of log dirs
+stand for themselves: then each replica's checkpoints say how far it knew, and the one that knew
+most counts.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.client import apis
+from tidelog.client.client import Client
+from tidelog.client.configs import Resource, describe_configs
+from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    parse_meta_properties,
+    parse_offsets,
+)
+from tidelog.log.files import DELETED, LOG, base_offset_of, file_name
+
+COMPACT: Final = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    partition: int
+    broker: str
+    log_dir: str
+    topic: str
+    is_in_sync: bool = True
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self.log_dir, f"{self.topic}-{self.partition}")
+
+    @property
+    def log_start_offset(self) -> int:
+        """From where on it has everything: files may go before a checkpoint says so."""
+        bases = self.segments()
+        checkpointed = _checkpoint(self.log_dir, LOG_STARTS)
+        named = checkpointed.get(TopicPartition(self.topic, self.partition), 0)
+        return max(named, bases[0] if bases else 0)
+
+    def segments(self) -> list[int]:
+        """The offsets at which its segments begin."""
+        found = (base_offset_of(name, LOG) for name in os.listdir(self.folder))
+        return sorted(base for base in found if base is not None)
+
+    def path(self, base_offset: int) -> str:
+        return os.path.join(self.folder, file_name(base_offset, LOG))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A topic's replicas, and up to where each partition must be the same in all."""
+
+    topic: str
+    replicas: Sequence[Replica]
+    high_watermarks: Mapping[int, int]
+    is_compacted: bool
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(self.high_watermarks)
+
+    def replicas_of(self, partition: int) -> list[Replica]:
+        return [replica for replica in self.replicas if replica.partition == partition]
+
+    def log_starts(self) -> dict[int, int]:
+        """From where on each partition must be the same in all: the highest of its starts."""
+        return {
+            partition: max(one.log_start_offset for one in self.replicas_of(partition))
+            for partition in self.partitions
+        }
+
+
+def of_cluster(client: Client, topic: str) -> Subject:
+    """As the cluster says that it is now; the log dirs must be readable here."""
+    partitions = client.cluster([topic]).topic(topic).partitions
+    dirs = _log_dirs(client, topic, {broker for one in partitions for broker in one.replicas})
+    missing = [
+        f"{topic}-{one.index} on broker {broker}"
+        for one in partitions
+        for broker in one.replicas
+        if (broker, one.index) not in dirs
+    ]
+    if missing:
+        raise BadValue(f"{', '.join(missing)}: the broker does not say where it is: is it up?")
+    replicas = [
+        Replica(
+            partition=one.index,
+            broker=str(broker),
+            log_dir=dirs[broker, one.index],
+            topic=topic,
+            is_in_sync=broker in one.isr,
+        )
+        for one in partitions
+        for broker in one.replicas
+    ]
+    return Subject(
+        topic=topic,
+        replicas=_readable(replicas),
+        high_watermarks=list_offsets(client, topic, {one.index: LATEST for one in partitions}),
+        is_compacted=_is_compacted(client, topic),
+    )
+
+
+def _is_compacted(client: Client, topic: str) -> bool:
+    resource = Resource("topic", topic)
+    configs = describe_configs(client, [resource])[resource]
+    if isinstance(configs, KafkaError):
+        raise configs
+    policies = {one.value for one in configs if one.name == "cleanup.policy"}
+    return any(COMPACT in (policy or "") for policy in policies)
+
+
+def earliest_offsets(client: Client, subject: Subject) -> dict[int, int]:
+    """Where the leaders begin by now."""
+    return list_offsets(client, subject.topic, dict.fromkeys(subject.partitions, EARLIEST))
+
+
+def of_log_dirs(log_dirs: Iterable[str], topic: str, *, is_compacted: bool) -> Subject:
+    """As the checkpoints in these log dirs, or copies of them, say."""
+    replicas: list[Replica] = []
+    watermarks: dict[int, int] = {}
+    for log_dir in log_dirs:
+        broker = _broker_of(log_dir)
+        offsets = _checkpoint(log_dir, HIGH_WATERMARKS)
+        for partition in _partitions_in(log_dir, topic):
+            known = offsets.get(TopicPartition(topic, partition), 0)
+            watermarks[partition] = max(watermarks.get(partition, 0), known)
+            replicas.append(
+                Replica(partition=partition, broker=broker, log_dir=log_dir, topic=topic)
+            )
+    if not replicas:
+        raise BadValue(f"topic {topic}: there is no replica of it in {', '.join(log_dirs)}")
+    return Subject(
+        topic=topic,
+        replicas=sorted(replicas, key=lambda one: (one.partition, one.broker)),
+        high_watermarks=watermarks,
+        is_compacted=is_compacted,
+    )
+
+
+def open_segment(path: str) -> int | None:
+    """A file descriptor; None if the file went while nobody looked, as retention makes it."""
+    for name in (path, path + DELETED):
+        try:
+            return os.open(name, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+    if not os.path.isdir(os.path.dirname(path)):
+        raise BadValue(unreadable(os.path.dirname(path)))
+    return None
+
+
+def unreadable(folder: str) -> str:
+    return (
+        f"{folder}: cannot be read here: an audit reads the files of the log where Spark's "
+        "executors run; name copies that are there with --log-dirs"
+    )
+
+
+def _readable(replicas: list[Replica]) -> list[Replica]:
+    for replica in replicas:
+        if not os.path.isdir(replica.folder):
+            raise BadValue(unreadable(replica.folder))
+    return replicas
+
+
+def _log_dirs(client: Client, topic: str, brokers: Iterable[int]) -> dict[tuple[int, int], str]:
+    """By broker and partition."""
+    found: dict[tuple[int, int], str] = {}
+    for broker in sorted(brokers):
+        answer = client.ask(apis.DESCRIBE_LOG_DIRS, {"topics": None}, broker)
+        for log_dir in answer.results:
+            for one in log_dir.topics:
+                if one.name == topic:
+                    for partition in one.partitions:
+                        if not partition.is_future_key:
+                            found[broker, partition.partition_index] = log_dir.log_dir
+    return found
+
+
+def _partitions_in(log_dir: str, topic: str) -> list[int]:
+    try:
+        names = os.listdir(log_dir)
+    except OSError as error:
+        raise BadValue(f"log dir {log_dir}: {error.strerror}") from None
+    parts = (name.rpartition("-") for name in names)
+    return sorted(int(digits) for name, _, digits in parts if name == topic and digits.isdecimal())
+
+
+def _checkpoint(log_dir: str, name: str) -> dict[TopicPartition, int]:
+    path = os.path.join(log_dir, name)
+    if not os.path.exists(path):
+        return {}
+    with open(path, "rb") as file:
+        return parse_offsets(path, file.read())
+
+
+def _broker_of(log_dir: str) -> str:
+    """Its id; the name of the folder if nothing says it."""
+    path = os.path.join(log_dir, META_PROPERTIES)
+    if not os.path.exists(path):
+        return os.path.basename(os.path.normpath(log_dir))
+    with open(path, "rb") as file:
+        fields = parse_meta_properties(path, file.read())
+    return fields.get("broker.id") or fields.get("node.id") or log_dir

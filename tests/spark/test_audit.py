@@ -1,0 +1,235 @@
+"""The audit finds what is wrong with replicas, and nothing where nothing is (P8, R6)."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.base.errors import BadValue
+from tidelog.base.ids import TopicPartition
+from tidelog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    META_PROPERTIES,
+    format_meta_properties,
+    format_offsets,
+)
+from tidelog.log.files import DELETED, LOG, file_name
+from tidelog.records.reference import Record, encode_batch
+from tidelog.spark.audit import Audit
+from tidelog.spark.audit_report import Report
+from tidelog.spark.audited_files import Replica, Subject, of_log_dirs
+
+TOPIC = "orders"
+BROKERS = ("1", "2", "3")
+
+
+@dataclass
+class Stored:
+    """A batch as it is to lie in a replica's file."""
+
+    offset: int
+    values: Sequence[tuple[bytes, bytes | None]]
+    sequence: int = -1
+
+    @property
+    def next_offset(self) -> int:
+        return self.offset + len(self.values)
+
+    def encoded(self) -> bytes:
+        records = [
+            Record(offset=self.offset + number, timestamp=1000, key=key, value=value)
+            for number, (key, value) in enumerate(self.values)
+        ]
+        is_idempotent = self.sequence >= 0
+        return bytes(
+            encode_batch(
+                records,
+                base_offset=self.offset,
+                base_sequence=self.sequence,
+                leader_epoch=3,
+                producer_id=7 if is_idempotent else -1,
+                producer_epoch=0 if is_idempotent else -1,
+            )
+        )
+
+
+def history(count: int = 60, size: int = 5) -> list[Stored]:
+    """Batches one after the other, of an idempotent producer."""
+    return [
+        Stored(
+            offset=number * size,
+            values=[(b"k%d" % (n % 4), b"v%d-%d" % (number, n)) for n in range(size)],
+            sequence=number * size,
+        )
+        for number in range(count)
+    ]
+
+
+def write_replica(folder: Path, broker: str, batches: Sequence[Stored], watermark: int) -> Path:
+    """Three segments of it, and the checkpoints that a broker leaves."""
+    log_dir = folder / f"broker-{broker}"
+    place = log_dir / f"{TOPIC}-0"
+    place.mkdir(parents=True)
+    third = max(1, len(batches) // 3)
+    for start in range(0, len(batches), third):
+        part = batches[start : start + third]
+        name = file_name(part[0].offset, LOG)
+        (place / name).write_bytes(b"".join(batch.encoded() for batch in part))
+    offsets = {TopicPartition(TOPIC, 0): watermark}
+    (log_dir / HIGH_WATERMARKS).write_bytes(format_offsets(offsets))
+    fields = {"version": "0", "broker.id": broker}
+    (log_dir / META_PROPERTIES).write_bytes(format_meta_properties(fields))
+    return log_dir
+
+
+def replicas(folder: Path, *histories: Sequence[Stored], watermark: int = 300) -> Subject:
+    dirs = [
+        str(write_replica(folder, broker, batches, watermark))
+        for broker, batches in zip(BROKERS, histories, strict=False)
+    ]
+    return of_log_dirs(dirs, TOPIC, is_compacted=False)
+
+
+def ledger_of(spark: Any, batches: Sequence[Stored]) -> Any:
+    rows = [
+        (0, batch.offset + number, zlib.crc32(value or b""))
+        for batch in batches
+        for number, (_, value) in enumerate(batch.values)
+    ]
+    return spark.createDataFrame(rows, "partition int, offset bigint, checksum bigint")
+
+
+def audited(spark: Any, subject: Subject, ledger: Any = None) -> Report:
+    return Audit(spark, subject, None, ledger).run()
+
+
+def test_replicas_that_are_the_same_are_clean(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    subject = replicas(tmp_path, batches, batches, batches)
+    report = audited(spark, subject, ledger_of(spark, batches))
+    assert report.findings == []
+    assert report.is_clean
+    (partition,) = report.partitions
+    assert (partition.start, partition.end, partition.batches, partition.records) == (
+        0,
+        300,
+        60,
+        300,
+    )
+    assert partition.brokers == BROKERS
+    assert report.ledger is not None
+    assert (report.ledger.acknowledged, report.ledger.lost) == (300, 0)
+
+
+def test_what_is_above_the_high_watermark_may_differ(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    shorter = batches[:58]
+    assert audited(spark, replicas(tmp_path, batches, shorter, shorter, watermark=290)).is_clean
+
+
+def test_a_bit_that_flipped_is_found(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    subject = replicas(tmp_path, batches, batches, batches)
+    path = Path(subject.replicas_of(0)[1].path(100))
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    report = audited(spark, subject)
+    (damage,) = [one for one in report.findings if one.kind == "damage"]
+    assert (damage.partition, damage.offset) == (0, 195)
+    assert "broker 2" in damage.what
+    assert "bad CRC" in damage.what
+    (differs,) = [one for one in report.findings if one.kind == "replicas differ"]
+    assert (differs.offset, differs.what) == (195, "only brokers 1, 3 have it")
+
+
+def test_a_batch_that_is_another_one_elsewhere_is_found(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    other = [*batches]
+    other[30] = replace(batches[30], values=[(b"k", b"other")] * 5)
+    report = audited(spark, replicas(tmp_path, batches, other, batches))
+    assert report.counts == {"replicas differ": 1}
+    assert report.findings[0].offset == 150
+    assert report.findings[0].what == "not the same on brokers 1, 2, 3"
+
+
+def test_a_gap_and_a_missing_end_are_found(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    report = audited(spark, replicas(tmp_path, batches, batches[:10] + batches[11:], batches[:50]))
+    kinds = {(one.kind, one.offset) for one in report.findings if one.kind != "replicas differ"}
+    assert kinds == {("gap", 50), ("behind", 250)}
+    assert report.counts["replicas differ"] == 11
+
+
+def test_a_record_that_is_there_twice_is_found(spark: Any, tmp_path: Path) -> None:
+    """A3: the same sequence of the same producer, at another offset."""
+    batches = history()
+    batches[40] = replace(batches[40], sequence=batches[39].sequence)
+    report = audited(spark, replicas(tmp_path, batches, batches))
+    assert report.counts == {"duplicate": 2}
+    assert "is there 2 times" in report.findings[0].what
+
+
+def test_what_was_acknowledged_must_be_there_as_it_was(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    more = [*batches, Stored(offset=300, values=[(b"k", b"lost")])]
+    more[20] = replace(batches[20], values=[(b"k", b"changed"), *batches[20].values[1:]])
+    noted = ledger_of(spark, more)
+    report = audited(spark, replicas(tmp_path, batches, batches), noted.union(noted.limit(1)))
+    assert report.counts == {
+        "acknowledged and lost": 2,
+        "acknowledged and changed": 2,
+        "acknowledged twice": 1,
+    }
+    assert report.ledger is not None
+    assert (report.ledger.lost, report.ledger.changed, report.ledger.repeated) == (1, 1, 1)
+
+
+class ListedBefore(Replica):
+    """A replica whose first segment went after its files were listed."""
+
+    def segments(self) -> list[int]:
+        return [0, *super().segments()]
+
+
+def test_what_retention_removes_meanwhile_is_not_missed(spark: Any, tmp_path: Path) -> None:
+    batches = history()
+    subject = replicas(tmp_path, batches, batches)
+    first = [Path(one.path(0)) for one in subject.replicas_of(0)]
+    first[0].rename(f"{first[0]}{DELETED}")
+    first[1].unlink()
+    fields = [{name: getattr(one, name) for name in Replica.__slots__} for one in subject.replicas]
+    listed = replace(subject, replicas=[ListedBefore(**one) for one in fields])
+    report = Audit(spark, listed, lambda: {0: 100}, ledger_of(spark, batches)).run()
+    assert report.is_clean, report.findings
+    assert report.partitions[0].start == 100
+    assert report.ledger is not None
+    assert report.ledger.aged_out == 100
+    missed = Audit(spark, listed, lambda: {0: 0}, None).run()
+    assert "the file has gone" in missed.findings[0].what
+
+
+def test_compacted_replicas_agree_on_the_last_value_of_each_key(spark: Any, tmp_path: Path) -> None:
+    """R6: one has been cleaned further than the other, and has removed a tombstone."""
+    full = [
+        Stored(offset=0, values=[(b"a", b"1"), (b"b", b"1"), (b"gone", b"1")]),
+        Stored(offset=3, values=[(b"a", b"2"), (b"gone", None)]),
+        Stored(offset=5, values=[(b"c", b"1")]),
+    ]
+    cleaned = [Stored(offset=1, values=[(b"b", b"1")]), Stored(offset=3, values=[(b"a", b"2")])]
+    cleaned.append(full[2])
+    subject = replace(replicas(tmp_path, full, cleaned, watermark=6), is_compacted=True)
+    assert audited(spark, subject).is_clean
+    wrong = [*cleaned[:1], Stored(offset=3, values=[(b"a", b"3")]), full[2]]
+    other = replace(replicas(tmp_path / "b", full, wrong, watermark=6), is_compacted=True)
+    assert set(audited(spark, other).counts) == {"replicas differ", "last value differs"}
+
+
+def test_folders_without_the_topic_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=f"topic nothing: there is no replica of it in {tmp_path}"):
+        of_log_dirs([str(tmp_path)], "nothing", is_compacted=False)
+    with pytest.raises(BadValue, match="log dir /no/such: No such file"):
+        of_log_dirs(["/no/such"], TOPIC, is_compacted=False)
