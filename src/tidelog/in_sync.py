@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from tidelog.base.ids import TopicIdPartition
 from tidelog.base.ports import Clock, Loop
 from tidelog.base.settings import Settings
 from tidelog.cluster.image import PartitionInfo
@@ -85,9 +86,8 @@ class InSync:
         before, after = partition.state, _after(partition)
         assert before is not None
         self._writing.add(partition)
-        self._writer.write(
-            partition.topic, partition.index, before, after, partial(self._ended, partition, before)
-        )
+        name = TopicIdPartition(partition.topic_id, partition.topic, partition.index)
+        self._writer.write(name, before, after, partial(self._ended, partition, before))
 
     def _ended(
         self, partition: Partition, before: PartitionInfo, end: Wrote | Refused | Gone

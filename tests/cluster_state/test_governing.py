@@ -7,6 +7,7 @@ import pytest
 from support.agreement import assert_agreed, topics_in_tree
 from support.members import Cluster, Member
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicIdPartition
 from tidelog.cluster.image import PartitionInfo, TopicInfo
 from tidelog.cluster.isr_change import expanded
 from tidelog.cluster.isr_writes import IsrWriter, Wrote
@@ -49,7 +50,8 @@ def catch_up(cluster: Cluster, members: list[Member], follower: int) -> None:
     outcomes: list[object] = []
     leader = members[before.leader]
     after = expanded(before, follower, members[follower].metadata.broker_epoch, 1)
-    IsrWriter(leader.coordination).write("t", 0, before, after, outcomes.append)
+    name = TopicIdPartition(topics_in_tree(cluster)["t"].topic_id, "t", 0)
+    IsrWriter(leader.coordination).write(name, before, after, outcomes.append)
     assert cluster.loop.run_until(lambda: bool(outcomes))
     assert isinstance(outcomes[0], Wrote), outcomes
     leader.metadata.isr_changed("t", 0)

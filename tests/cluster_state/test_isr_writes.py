@@ -21,16 +21,20 @@ from tidelog.base.coordination import (
     Watch,
     Written,
 )
+from tidelog.base.ids import TopicIdPartition
 from tidelog.cluster import paths
 from tidelog.cluster.image import PartitionInfo
 from tidelog.cluster.isr_change import expanded, shrunk
 from tidelog.cluster.isr_writes import Gone, IsrWriter, Outcome, Refused, Wrote
 from tidelog.cluster.topic_nodes import state_data, written
+from tidelog.cluster.znodes import id_text
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.ensemble import SimEnsemble
 from tidelog.world.sim.loop import SimLoop
 
 STATE = paths.state("t", 0)
+NAME = TopicIdPartition(bytes(15) + b"\1", "t", 0)
+MADE_AGAIN = TopicIdPartition(bytes(15) + b"\2", "t", 0)
 FIRST = PartitionInfo(
     replicas=(1, 2, 3),
     isr=(1, 2),
@@ -75,10 +79,18 @@ class World:
         self.coordination = StaleReads(self.loop, self.ensemble, faults)
         self.controller = self.ensemble.begin_session(lambda *_: None)
         self.writer = IsrWriter(self.coordination)
-        parents = ["/brokers", "/brokers/topics", paths.topic("t"), paths.partitions("t")]
-        for path in (*parents, paths.partition("t", 0)):
+        for path in ("/brokers", "/brokers/topics"):
             self.ensemble.write(self.controller, [Create(path=path)])
-        self.ensemble.write(self.controller, [Create(path=STATE, data=state_data(FIRST))])
+        self.create(NAME, FIRST)
+
+    def create(self, name: TopicIdPartition, state: PartitionInfo) -> None:
+        nodes = [Create(path=path) for path in _parents(name)]
+        state_node = Create(path=STATE, data=state_data(state))
+        self.ensemble.write(self.controller, [*nodes, state_node])
+
+    def delete(self, name: TopicIdPartition) -> None:
+        nodes = [Delete(path=path) for path in reversed([*_parents(name), STATE])]
+        self.ensemble.write(self.controller, nodes)
 
     def put(self, state: PartitionInfo) -> None:
         """What the controller writes."""
@@ -86,11 +98,11 @@ class World:
 
     def write(self, before: PartitionInfo, after: PartitionInfo) -> Outcome:
         outcomes: list[Outcome] = []
-        self.writer.write("t", 0, before, after, outcomes.append)
+        self.writer.write(NAME, before, after, outcomes.append)
         assert not outcomes, "an answer never comes inside the call"
-        assert self.writer.is_writing("t", 0)
+        assert self.writer.is_writing(NAME)
         assert self.loop.run_until(lambda: bool(outcomes))
-        assert not self.writer.is_writing("t", 0)
+        assert not self.writer.is_writing(NAME)
         self.loop.run_for(5000)
         assert len(outcomes) == 1
         return outcomes[0]
@@ -99,6 +111,11 @@ class World:
         found = json.loads(self.ensemble.tree.get(STATE).data)
         assert isinstance(found["isr"], list)
         return found["isr"]
+
+
+def _parents(name: TopicIdPartition) -> list[str]:
+    id_node = paths.incarnation("t", id_text(name.topic_id))
+    return [paths.topic("t"), id_node, paths.partitions("t"), paths.partition("t", 0)]
 
 
 @pytest.mark.parametrize("after", [LARGER, SMALLER])
@@ -152,7 +169,7 @@ def write_and_lose(world: World, after: PartitionInfo, *, done: bool) -> Outcome
     outcomes: list[Outcome] = []
     set_rate = lose(world, after=done)
     set_rate(1.0)
-    world.writer.write("t", 0, FIRST, after, outcomes.append)
+    world.writer.write(NAME, FIRST, after, outcomes.append)
     world.loop.run_for(20)
     set_rate(0.0)
     assert world.loop.run_until(lambda: bool(outcomes))
@@ -186,11 +203,11 @@ def test_a_session_that_expired_ends_the_leadership() -> None:
     """X22."""
     world = World()
     outcomes: list[Outcome] = []
-    world.writer.write("t", 0, FIRST, LARGER, outcomes.append)
+    world.writer.write(NAME, FIRST, LARGER, outcomes.append)
     world.coordination.expire()
     assert world.loop.run_until(lambda: bool(outcomes))
     assert outcomes == [Gone(state=None)]
-    assert not world.writer.is_writing("t", 0)
+    assert not world.writer.is_writing(NAME)
 
 
 def test_a_session_that_expired_after_the_connection_was_lost_ends_the_leadership() -> None:
@@ -199,7 +216,7 @@ def test_a_session_that_expired_after_the_connection_was_lost_ends_the_leadershi
     outcomes: list[Outcome] = []
     world.coordination.faults.lost_before = 1.0
     world.coordination.faults.away_ms_max = 1
-    world.writer.write("t", 0, FIRST, LARGER, outcomes.append)
+    world.writer.write(NAME, FIRST, LARGER, outcomes.append)
     world.loop.run_for(50)
     assert not outcomes
     world.coordination.faults.lost_before = 0.0
@@ -216,9 +233,49 @@ def test_a_journal_that_cannot_be_written_refuses_the_change() -> None:
 
 def test_a_topic_that_was_deleted_has_nothing_to_write() -> None:
     world = World()
-    for path in (STATE, paths.partition("t", 0)):
-        world.ensemble.write(world.controller, [Delete(path=path)])
+    world.delete(NAME)
     assert world.write(FIRST, LARGER) == Gone(state=None)
+
+
+def test_a_change_that_is_under_way_does_not_reach_a_topic_of_the_same_name() -> None:
+    """X15: the new state node has the version that the write was meant for."""
+    world = World()
+    outcomes: list[Outcome] = []
+    world.writer.write(NAME, FIRST, SMALLER, outcomes.append)
+    world.delete(NAME)
+    world.create(MADE_AGAIN, FIRST)
+    assert world.loop.run_until(lambda: bool(outcomes))
+    assert outcomes == [Gone(state=None)]
+    assert world.isr() == [1, 2]
+
+
+@pytest.mark.parametrize("made_again", [FIRST, LARGER])
+def test_the_state_of_another_topic_of_that_name_does_not_answer_for_a_lost_change(
+    made_again: PartitionInfo,
+) -> None:
+    """X15: neither as what the leader goes on from, nor as what it wrote."""
+    world = World()
+    outcomes: list[Outcome] = []
+    world.coordination.faults.lost_before = 1.0
+    world.writer.write(NAME, FIRST, LARGER, outcomes.append)
+    world.loop.run_for(20)
+    world.delete(NAME)
+    world.create(MADE_AGAIN, made_again)
+    world.coordination.faults.lost_before = 0.0
+    assert world.loop.run_until(lambda: bool(outcomes))
+    assert outcomes == [Gone(state=None)]
+
+
+def test_a_topic_made_again_does_not_wait_for_a_change_of_its_predecessor() -> None:
+    world = World()
+    outcomes: list[Outcome] = []
+    world.writer.write(NAME, FIRST, SMALLER, outcomes.append)
+    world.delete(NAME)
+    world.create(MADE_AGAIN, FIRST)
+    world.writer.write(MADE_AGAIN, FIRST, LARGER, outcomes.append)
+    assert world.loop.run_until(lambda: len(outcomes) == 2)
+    assert outcomes == [Gone(state=None), Wrote(state=written(LARGER))]
+    assert world.isr() == [1, 2, 3]
 
 
 def test_a_node_that_cannot_be_understood_is_not_this_leaders_any_more() -> None:
@@ -230,9 +287,9 @@ def test_a_node_that_cannot_be_understood_is_not_this_leaders_any_more() -> None
 
 def test_one_change_of_a_partition_is_under_way_at_a_time() -> None:
     world = World()
-    world.writer.write("t", 0, FIRST, LARGER, lambda _: None)
+    world.writer.write(NAME, FIRST, LARGER, lambda _: None)
     with pytest.raises(AssertionError):
-        world.writer.write("t", 0, FIRST, SMALLER, lambda _: None)
+        world.writer.write(NAME, FIRST, SMALLER, lambda _: None)
     world.loop.run_for(1000)
     now = written(LARGER)
     assert isinstance(world.write(now, shrunk(now, [2], 2)), Wrote)
@@ -241,7 +298,7 @@ def test_one_change_of_a_partition_is_under_way_at_a_time() -> None:
 def test_a_leader_writes_its_own_leadership_only() -> None:
     world = World()
     with pytest.raises(AssertionError):
-        world.writer.write("t", 0, FIRST, OTHER_LEADER, lambda _: None)
+        world.writer.write(NAME, FIRST, OTHER_LEADER, lambda _: None)
 
 
 @pytest.mark.parametrize("seed", range(60))

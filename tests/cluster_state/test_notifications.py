@@ -5,7 +5,8 @@ import pytest
 from support.agreement import assert_agreed, topics_in_tree
 from support.members import Cluster, Member
 from tidelog.base.errors import KafkaError
-from tidelog.cluster.image import TopicInfo
+from tidelog.base.ids import TopicIdPartition
+from tidelog.cluster.image import PartitionInfo, TopicInfo
 from tidelog.cluster.isr_change import shrunk
 from tidelog.cluster.isr_writes import IsrWriter, Wrote
 from tidelog.cluster.notifications import decode_isr_change, encode_isr_change
@@ -25,12 +26,17 @@ def cluster_of(count: int, seed: int = 0) -> tuple[Cluster, list[Member]]:
     return cluster, members
 
 
+def standing(cluster: Cluster) -> tuple[TopicIdPartition, PartitionInfo]:
+    topic = topics_in_tree(cluster)["t"]
+    return TopicIdPartition(topic.topic_id, "t", 0), topic.partitions[0]
+
+
 def shrink(cluster: Cluster, member: Member, gone: int) -> None:
     """A leader takes a follower out of the ISR and announces it."""
-    before = topics_in_tree(cluster)["t"].partitions[0]
+    name, before = standing(cluster)
     outcomes: list[object] = []
     writer = IsrWriter(member.coordination)
-    writer.write("t", 0, before, shrunk(before, [gone], 1), outcomes.append)
+    writer.write(name, before, shrunk(before, [gone], 1), outcomes.append)
     assert cluster.loop.run_until(lambda: bool(outcomes))
     assert isinstance(outcomes[0], Wrote)
     member.metadata.isr_changed("t", 0)
@@ -93,10 +99,10 @@ def test_an_announcement_that_cannot_be_read_is_reported_and_cleared_away(
 
 def test_a_new_controller_acts_on_announcements_that_are_there() -> None:
     cluster, members = cluster_of(3)
-    before = topics_in_tree(cluster)["t"].partitions[0]
+    name, before = standing(cluster)
     cluster.kill(members[0])
     writer = IsrWriter(members[1].coordination)
-    writer.write("t", 0, before, shrunk(before, [2], 1), lambda _: None)
+    writer.write(name, before, shrunk(before, [2], 1), lambda _: None)
     cluster.put("/isr_change_notification/isr_change_0000000001", encode_isr_change([("t", 0)]))
     assert_agreed(cluster, members[1:])
     cluster.loop.run_for(1000)

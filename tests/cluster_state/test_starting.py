@@ -283,6 +283,15 @@ def test_a_topic_of_an_older_kafka_gets_an_id() -> None:
     assert cluster.json("/brokers/topics/t")["partitions"] == {"0": [0]}
 
 
+def test_a_topic_that_kafka_made_gets_the_node_that_tells_it_from_others_of_its_name() -> None:
+    """I4, X15: without it the topic's leaders could not change an ISR."""
+    cluster = Cluster()
+    node = b'{"version":3,"topic_id":"AAAAAAAAQACAAAAAAAAAAA","partitions":{"0":[0]}}'
+    cluster.put("/brokers/topics/t", node)
+    cluster.started()
+    assert cluster.exists("/brokers/topics/t/AAAAAAAAQACAAAAAAAAAAA")
+
+
 def test_everything_is_there_after_a_restart() -> None:
     cluster = Cluster()
     member = cluster.started()

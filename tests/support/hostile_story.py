@@ -7,6 +7,7 @@ from typing import Any
 from support.agreement import controllers, topics_in_tree
 from support.members import Cluster, Member
 from tidelog.base.errors import KafkaError
+from tidelog.base.ids import TopicIdPartition
 from tidelog.cluster.image import NO_LEADER, PartitionInfo, TopicInfo
 from tidelog.cluster.isr_change import expanded
 from tidelog.cluster.isr_writes import IsrWriter
@@ -133,7 +134,8 @@ class Story:
             if number not in partition.isr and follows and not follower.is_dead and epoch != -1:
                 after = expanded(partition, number, epoch, 1)
                 writer = IsrWriter(leader.coordination)
-                writer.write(topic.name, index, partition, after, _ignore)
+                name = TopicIdPartition(topic.topic_id, topic.name, index)
+                writer.write(name, partition, after, _ignore)
                 leader.metadata.isr_changed(topic.name, index)
                 return
 

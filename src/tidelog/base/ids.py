@@ -44,3 +44,12 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return self.folder
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdPartition:
+    """A partition of one topic, and of no other that had or will have the same name."""
+
+    topic_id: bytes
+    topic: str
+    partition: int

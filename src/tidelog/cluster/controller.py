@@ -19,7 +19,7 @@ from tidelog.cluster.desk import Asked, Desk
 from tidelog.cluster.dispatch import Dispatch
 from tidelog.cluster.heeding import Announcements, BrokerList, readable
 from tidelog.cluster.image import NO_TOPIC_ID, BrokerInfo, TopicInfo
-from tidelog.cluster.mending import with_ids
+from tidelog.cluster.mending import Mended, with_ids
 from tidelog.cluster.messages import Told
 from tidelog.cluster.notifications import decode_isr_change, decode_log_dir_event
 from tidelog.cluster.reading import Found, read_topics
@@ -110,18 +110,24 @@ class Controller:
             self._after("load", RETRY_MS, self._load)
             return
         staying = [t for t in found.topics.values() if t.name not in found.marked_for_deletion]
-        mended, writes = with_ids(staying, self._entropy)
+
+        def looked(mended: Mended | CoordinationError) -> None:
+            if isinstance(mended, CoordinationError):
+                wrote(mended)
+                return
+            topics, writes = mended
+            found.topics.update((topic.name, topic) for topic in topics)
+            write_parts(self._coordination, pack(writes, self.realm.fence), wrote)
 
         def wrote(error: CoordinationError | None) -> None:
             if error is None:
-                found.topics.update((topic.name, topic) for topic in mended)
                 self._found = found
                 self._begin()
             elif not self.realm.is_over:
                 self._broken(error)
                 self._after("load", RETRY_MS, self._load)
 
-        write_parts(self._coordination, pack(writes, self.realm.fence), wrote)
+        insist(partial(with_ids, self._coordination, staying, self._entropy), looked)
 
     def _begin(self) -> None:
         """Once the brokers and the topics are known, whichever comes last."""

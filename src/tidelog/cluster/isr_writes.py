@@ -2,8 +2,10 @@
 
 The answer is never a guess. When the connection was lost over a write, or the node has another
 version than expected, it is read back. A read may show an older state than the one that counts,
-so before a leader is told that its change did not happen, the version that was read is confirmed
-by a write that changes nothing, which the coordinator puts in order with all others.
+so before a leader is told what became of its change, the version that was read is confirmed by a
+write that changes nothing, which the coordinator puts in order with all others. A topic that was
+deleted and made again has nodes of the same names and versions, so each write also checks that
+the topic is still the one with that id.
 """
 
 from collections.abc import Callable
@@ -19,10 +21,10 @@ from tidelog.base.coordination import (
     Written,
 )
 from tidelog.base.errors import BadValue
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import TopicIdPartition
 from tidelog.cluster import paths
 from tidelog.cluster.image import PartitionInfo
-from tidelog.cluster.topic_nodes import changed_state, with_state, written
+from tidelog.cluster.topic_nodes import changed_state, is_incarnation, with_state, written
 from tidelog.cluster.writing import insist
 from tidelog.cluster.znodes import decode_state
 
@@ -55,7 +57,7 @@ Outcome = Wrote | Refused | Gone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    name: TopicPartition
+    name: TopicIdPartition
     before: PartitionInfo
     after: PartitionInfo
     session_id: int
@@ -65,26 +67,28 @@ class _Attempt:
     def path(self) -> str:
         return paths.state(self.name.topic, self.name.partition)
 
+    @property
+    def same_topic(self) -> Check:
+        return is_incarnation(self.name.topic, self.name.topic_id)
+
 
 class IsrWriter:
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
-        self._under_way: set[TopicPartition] = set()
+        self._under_way: set[TopicIdPartition] = set()
 
-    def is_writing(self, topic: str, index: int) -> bool:
-        return TopicPartition(topic, index) in self._under_way
+    def is_writing(self, name: TopicIdPartition) -> bool:
+        return name in self._under_way
 
     def write(
         self,
-        topic: str,
-        index: int,
+        name: TopicIdPartition,
         before: PartitionInfo,
         after: PartitionInfo,
         done: Callable[[Outcome], None],
     ) -> None:
         """`before` is what the leader goes by; `after` differs from it in ISR, ELR and recorded
         epochs. There is one write at a time for a partition."""
-        name = TopicPartition(topic, index)
         assert name not in self._under_way, f"the ISR of {name} is being written already"
         fenced = (before.leader, before.leader_epoch, before.state_version)
         assert (after.leader, after.leader_epoch, after.state_version) == fenced
@@ -96,7 +100,8 @@ class IsrWriter:
             session_id=self._coordination.session_id,
             done=done,
         )
-        self._coordination.write(changed_state(topic, index, after), partial(self._wrote, attempt))
+        change = changed_state(name.topic, name.partition, after)
+        self._coordination.write([attempt.same_topic, *change], partial(self._wrote, attempt))
 
     def _wrote(self, attempt: _Attempt, result: list[Written] | CoordinationError) -> None:
         if not isinstance(result, CoordinationError):
@@ -129,11 +134,9 @@ class IsrWriter:
             self._decide(attempt, found)
 
     def _decide(self, attempt: _Attempt, found: PartitionInfo) -> None:
-        if _has_content(found, attempt.after) and not _has_content(found, attempt.before):
-            self._end(attempt, Wrote(state=found))
-            return
-        confirm = Check(path=attempt.path, version=found.state_version)
-        self._coordination.write([confirm], partial(self._confirmed, attempt, found))
+        same_state = Check(path=attempt.path, version=found.state_version)
+        confirmed = partial(self._confirmed, attempt, found)
+        self._coordination.write([attempt.same_topic, same_state], confirmed)
 
     def _confirmed(
         self, attempt: _Attempt, found: PartitionInfo, result: list[Written] | CoordinationError
@@ -146,7 +149,8 @@ class IsrWriter:
         else:
             # A journal that cannot be written is this process's own: what it reads is what counts.
             assert trouble in (None, Trouble.storage), f"{attempt.path}: {trouble}"
-            self._end(attempt, Refused(state=found))
+            stands = _has_content(found, attempt.after) and not _has_content(found, attempt.before)
+            self._end(attempt, Wrote(state=found) if stands else Refused(state=found))
 
     def _end(self, attempt: _Attempt, outcome: Outcome) -> None:
         self._under_way.remove(attempt.name)

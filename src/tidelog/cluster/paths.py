@@ -53,6 +53,12 @@ def topic(name: str) -> str:
     return f"{TOPICS}/{name}"
 
 
+def incarnation(topic_name: str, topic_id: str) -> str:
+    """Beside Kafka's own nodes: one that no other topic of that name has. Versions start anew with
+    a node, so a write that is meant for this topic only checks that it is there."""
+    return f"{TOPICS}/{topic_name}/{topic_id}"
+
+
 def partitions(topic_name: str) -> str:
     return f"{TOPICS}/{topic_name}/partitions"
 

@@ -8,7 +8,7 @@ every order that keeps the first group first is safe.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tidelog.base.coordination import Create, Operation, SetData
+from tidelog.base.coordination import Check, Create, Operation, SetData
 from tidelog.base.ports import Entropy
 from tidelog.cluster import paths
 from tidelog.cluster.image import NO_STATE, PartitionInfo, TopicInfo
@@ -57,10 +57,20 @@ def creation(topic: TopicInfo, *, config_is_there: bool = False) -> Iterator[Gro
     yield [
         Create(path=paths.topic(topic.name), data=topic_data(topic)),
         config,
+        new_incarnation(topic),
         Create(path=paths.partitions(topic.name)),
     ]
     for number in range(len(topic.partitions)):
         yield new_state(topic, number)
+
+
+def new_incarnation(topic: TopicInfo) -> Create:
+    return Create(path=paths.incarnation(topic.name, id_text(topic.topic_id)))
+
+
+def is_incarnation(name: str, topic_id: bytes) -> Check:
+    """Holds until the topic is deleted, and never again."""
+    return Check(path=paths.incarnation(name, id_text(topic_id)), version=0)
 
 
 def growth(before: TopicInfo, topic: TopicInfo) -> Iterator[Group]:

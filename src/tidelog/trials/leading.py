@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import ErrorCode
-from tidelog.cluster.image import PartitionInfo
+from tidelog.base.ids import TopicIdPartition
+from tidelog.cluster.image import NO_TOPIC_ID, PartitionInfo
 from tidelog.cluster.isr_change import expanded, shrunk
 from tidelog.cluster.isr_writes import Gone, IsrWriter, Outcome, Wrote
 from tidelog.replication.isr import Committed, PendingExpand
@@ -70,6 +71,7 @@ class Leading:
         self._process = process
         self._writer = writer
         self._options = process.world.options
+        self.topic_id = NO_TOPIC_ID
         self.infos: dict[int, PartitionInfo] = {}
         """The state of each partition, as far as this broker knows it."""
         self._waiting: dict[int, deque[Waiting]] = {}
@@ -193,7 +195,8 @@ class Leading:
         """Writes what the machine proposes, one thing at a time."""
         replica = self._process.copies[index].replica
         isr, before = replica.isr, self.infos.get(index)
-        if isinstance(isr, Committed) or before is None or self._writer.is_writing(TOPIC, index):
+        name = TopicIdPartition(self.topic_id, TOPIC, index)
+        if isinstance(isr, Committed) or before is None or self._writer.is_writing(name):
             return
         if before.leader_epoch != replica.leader_epoch:
             return
@@ -204,7 +207,7 @@ class Leading:
             after = shrunk(before, isr.removed, min_isr)
         self._process.trace("proposes", index, f"ISR {after.isr} ELR {after.elr}")
         done = partial(self._written, index, replica.leader_epoch)
-        self._writer.write(TOPIC, index, before, after, done)
+        self._writer.write(name, before, after, done)
 
     def _written(self, index: int, leader_epoch: int, outcome: Outcome) -> None:
         replica = self._process.copies[index].replica

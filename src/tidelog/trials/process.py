@@ -165,6 +165,7 @@ class Process:
     ) -> None:
         self._look_at_controller(request.controller_epoch, request.broker_epoch)
         for topic in request.topics:
+            self.leading.topic_id = topic.topic_id
             for state in topic.partitions:
                 self._obey(state)
         for fetcher in self._fetchers.values():
