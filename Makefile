@@ -1,8 +1,9 @@
 # Every target sets up what it needs: a fresh machine with Python 3.11+, git and make is enough.
 PYTHON ?= python3
 BIN := .venv/bin
+FUZZ_INPUTS ?= 200000
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check fuzz bench clean
 
 setup: .venv/ready
 
@@ -24,8 +25,15 @@ check: setup
 test: check
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
+.venv/ready-to-fuzz: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	touch $@
+
+fuzz: .venv/ready-to-fuzz
+	$(BIN)/python tests/fuzz_wire.py -runs=$(FUZZ_INPUTS)
+
 bench: setup
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz

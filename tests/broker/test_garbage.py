@@ -1,10 +1,10 @@
 """Requests leave nothing behind that only a garbage collector would find: while a broker is
-busy none runs, and a full one takes as long as a thousand requests."""
+busy none runs, and a full one takes as long as a thousand requests. Ten thousand are made here."""
 
 import gc
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from support.brokers import METADATA, SimClient, SimNode, one_batch
 
 EACH = 100
+FOUND_MAX = 50
+"""Of things that have nothing to do with the number of requests."""
 
 
 @contextmanager
@@ -74,19 +76,21 @@ def metadata(client: SimClient, topic: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        no_session,
-        parked_in_vain,
-        refused_batches,
-        produced,
-        produced_slowly,
-        in_a_session,
-        metadata,
-    ],
-)
-def test_requests_leave_no_garbage(work: Callable[[SimClient, str], None]) -> None:
+Work = Callable[[SimClient, str], None]
+ROUNDS: Mapping[Work, int] = {
+    no_session: 1_700,
+    parked_in_vain: 850,
+    refused_batches: 850,
+    produced: 1_700,
+    produced_slowly: 100,
+    in_a_session: 340,
+    metadata: 1_700,
+}
+"""How often each is done."""
+
+
+@pytest.mark.parametrize("work", ROUNDS)
+def test_requests_leave_no_garbage(work: Work) -> None:
     """`engine.md`, The loop."""
     node = SimNode()
     client = node.client()
@@ -94,10 +98,29 @@ def test_requests_leave_no_garbage(work: Callable[[SimClient, str], None]) -> No
     for _ in range(3):
         client.produce("events", one_batch("a", "b"))
     work(client, "events")
+    before = answered(node)
     with counted_garbage() as found:
-        for _ in range(EACH):
+        for _ in range(ROUNDS[work]):
             work(client, "events")
-    assert sum(found.values()) < EACH / 2, found.most_common(10)
+    assert sum(found.values()) < FOUND_MAX, found.most_common(10)
+    requests = (answered(node) - before) // ROUNDS[work]
+    assert requests == REQUESTS_OF_A_ROUND.get(work, 1)
+
+
+def answered(node: SimNode) -> int:
+    return sum(times.count for times in node.broker.counters.times.values())
+
+
+REQUESTS_OF_A_ROUND: Mapping[Work, int] = {
+    parked_in_vain: 2,
+    refused_batches: 2,
+    in_a_session: 5,
+}
+
+
+def test_ten_thousand_requests_are_made_here() -> None:
+    made = sum(count * REQUESTS_OF_A_ROUND.get(work, 1) for work, count in ROUNDS.items())
+    assert made >= 10_000
 
 
 def test_a_connection_leaves_no_garbage() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from support.brokers import SimClient, one_batch
+from support.brokers import METADATA, SimClient, one_batch
 from support.cluster_calls import (
     BROKER,
     TOPIC,
@@ -20,6 +20,7 @@ from support.cluster_calls import (
     write,
 )
 from support.sim_cluster import SimCluster
+from tidelog.handlers import creating
 
 GONE_MS = 70_000
 """Until what is deleted is off the disk: `log.segment.delete.delay.ms` and a little more."""
@@ -375,3 +376,30 @@ def test_a_setting_altered_on_one_broker_acts_on_all() -> None:
     cluster.run_for(500)
     settings = [cluster.broker(broker_id).settings["log.retention.ms"] for broker_id in (1, 2, 3)]
     assert settings == [12345] * 3
+
+
+def test_topics_that_are_made_because_they_were_asked_for_are_made_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T6: by a broker that has to ask the controller; a client that comes again gets the rest."""
+    monkeypatch.setattr(creating, "FORWARDED_MAX", 3)
+    cluster = SimCluster(3, auto_create_topics_enable=True)
+    other = next(broker_id for broker_id in (1, 2, 3) if broker_id != cluster.controller)
+    names = [f"made-{number}" for number in range(5)]
+
+    def ask() -> list[str]:
+        answer = cluster.client(other).ask(
+            METADATA,
+            12,
+            topics=[{"name": name, "topic_id": bytes(16)} for name in names],
+            allow_auto_topic_creation=True,
+            include_topic_authorized_operations=False,
+        )
+        cluster.run_for(1_000)
+        return [topic.error_code.name for topic in answer.topics]
+
+    first = ask()
+    assert set(first[:3]) <= {"none", "leader_not_available"}
+    assert first[3:] == ["leader_not_available"] * 2
+    assert ask()[:3] == ["none"] * 3
+    assert ask() == ["none"] * 5

@@ -9,8 +9,8 @@ import pytest
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.wire import entity_reader
-from tidelog.wire.codec import entity_type
-from tidelog.wire.entity_reader import VALUES_MAX, read_entity
+from tidelog.wire.codec import entity_type, read_request
+from tidelog.wire.entity_reader import REQUEST_VALUES_MAX, VALUES_MAX, read_entity
 from tidelog.wire.values import encode_count, encode_string, read_varint, varint
 
 METADATA = entity_type(3, 12, "request")
@@ -154,3 +154,17 @@ def test_a_date_before_1970_or_after_9999_is_refused() -> None:
     for date in (-2, 2**62):
         body = bytes(4) + b"\x02" + fields + date.to_bytes(8, "big", signed=True)
         refused(entity, body + bytes(10) + b"\x01\x00\x00", "date|ends early")
+
+
+def test_a_clients_request_has_fewer_values_than_an_answer_may_have() -> None:
+    """Whoever else is served waits while it is read: a topic of Metadata is three values."""
+    names = REQUEST_VALUES_MAX // 3
+
+    def body(count: int) -> bytes:
+        topic = bytes(16) + encode_string("t", True) + b"\x00"
+        return encode_count(count, True) + topic * count + b"\x00\x00\x00"
+
+    assert len(read_request(3, 12, body(names), 0).topics) == names
+    with pytest.raises(KafkaError, match=f"more than {REQUEST_VALUES_MAX} values"):
+        read_request(3, 12, body(names + 1), 0)
+    assert len(read_entity(METADATA, body(names + 1), 0).topics) == names + 1

@@ -2,6 +2,13 @@
 
 A plain seeded loop makes most of the frames, because it is ten times as fast as hypothesis;
 hypothesis looks for what the loop's injuries do not do. `tests/fuzz_wire.py` is guided by coverage.
+
+A run of CI tries more than 550,000 frames:
+
+    here    200,000 mutated requests, 30,000 mutated answers, 30,000 Produce and Fetch requests read
+            in two ways, 36,000 prefixes of valid requests, 1,800 of hypothesis
+    60,000  on sockets, in tests/broker/test_robustness.py
+    200,000 guided by coverage, by `make fuzz`
 """
 
 import time

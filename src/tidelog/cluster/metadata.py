@@ -5,7 +5,7 @@ controller has told it everything. From then on `image` is what it was told. One
 cluster is the controller, which makes, grows and deletes topics and moves leaders and replicas;
 others refuse. Changes are asked for with a callback, which gets one result for each item: its
 value or a `KafkaError`, when the write is durable and acts here. They are made one request at a
-time, in the order they were asked for.
+time, in the order they were asked for, and a long one in groups.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,7 @@ from tidelog.base.settings import Settings, read_protocol_map
 from tidelog.cluster.config_changes import ConfigChanges
 from tidelog.cluster.config_following import ConfigFollowing
 from tidelog.cluster.controller import Controller
+from tidelog.cluster.groups import Groups, Work
 from tidelog.cluster.image import BrokerInfo, Image, TopicInfo
 from tidelog.cluster.leadership import Office
 from tidelog.cluster.membership import Events, Membership
@@ -46,6 +47,7 @@ from tidelog.cluster.writing import Queue, insist
 
 __all__ = ["Change", "ConfigChange", "Metadata", "NewPartitions", "NewTopic"]
 
+Asked = TypeVar("Asked")
 Item = TypeVar("Item")
 Finished = Callable[[Exception | None], None]
 
@@ -157,21 +159,23 @@ class Metadata:
         self, topics: Sequence[NewTopic], validate_only: bool, done: Results[TopicInfo]
     ) -> None:
         """The topics as they were made. With `validate_only` they have no id."""
-        self._govern(len(topics), lambda c: partial(c.topics.create, topics, validate_only), done)
+        self._govern(
+            topics, lambda c: partial(c.topics.create, c.topics.plan(), validate_only), done
+        )
 
     def delete_topics(self, topics: Sequence[str | bytes], done: Results[TopicInfo]) -> None:
         """By name, or by id as 16 bytes. The topics as they were."""
-        self._govern(len(topics), lambda c: partial(c.topics.delete, topics), done)
+        self._govern(topics, lambda c: c.topics.delete, done)
 
     def create_partitions(
         self, topics: Sequence[Growth], validate_only: bool, done: Results[TopicInfo]
     ) -> None:
         """Topics, how many partitions each shall have, and where the new ones lie or None: a
         `NewPartitions`. The topics as they are then."""
-        self._govern(len(topics), lambda c: partial(c.topics.grow, topics, validate_only), done)
+        self._govern(topics, lambda c: partial(c.topics.grow, c.topics.plan(), validate_only), done)
 
     def alter_reassignments(self, wanted: Sequence[Reassignment], done: Results[None]) -> None:
-        self._govern(len(wanted), lambda c: partial(c.wishes.alter_reassignments, wanted), done)
+        self._govern(wanted, lambda c: c.wishes.alter_reassignments, done)
 
     def list_reassignments(
         self, topics: Mapping[str, Sequence[int]] | None
@@ -190,25 +194,33 @@ class Metadata:
         """Of all partitions if none are named; then only those that needed it are answered."""
 
         def answered(results: list[Any]) -> None:
-            (result,) = results
-            if isinstance(result, KafkaError):
-                result = dict.fromkeys(partitions or (), result)
-            done(result)
+            if partitions is not None:
+                done(dict(zip(partitions, results, strict=True)))
+            else:
+                (result,) = results
+                done({} if isinstance(result, KafkaError) else result)
 
-        def work(controller: Controller) -> Callable[[Results[Any]], None]:
-            def run(answer: Results[Any]) -> None:
-                controller.wishes.elect_leaders(kind, partitions, lambda found: answer([found]))
+        def work(controller: Controller) -> Work[Any, Any]:
+            def run(asked: Sequence[Any], answer: Results[Any]) -> None:
+                if partitions is None:
+                    elect(kind, None, lambda elected: answer([elected]))
+                else:
+                    elect(kind, asked, lambda elected: answer([elected[name] for name in asked]))
 
+            elect = controller.wishes.elect_leaders
             return run
 
-        self._govern(1, work, answered)
+        self._govern([None] if partitions is None else partitions, work, answered)
 
     def alter_configs(
         self, changes: Sequence[ConfigChange], validate_only: bool, done: Results[None]
     ) -> None:
         """Any broker may."""
-        work = partial(self._configs.alter, changes, validate_only)
-        self._config_queue.add(partial(_run, work, done))
+
+        def work(group: Sequence[ConfigChange], answer: Results[None]) -> None:
+            self._configs.alter(group, validate_only, answer)
+
+        self._config_queue.add(partial(self._run, changes, work, done))
 
     def next_producer_id(self, done: Callable[[int | KafkaError], None]) -> None:
         if self._producer_ids is None:
@@ -228,8 +240,8 @@ class Metadata:
 
     def _govern(
         self,
-        count: int,
-        work: Callable[[Controller], Callable[[Results[Item]], None]],
+        items: Sequence[Asked],
+        work: Callable[[Controller], Work[Asked, Item]],
         done: Results[Item],
     ) -> None:
         """Does it when its turn comes, if this broker is the controller then. One that has just
@@ -238,14 +250,48 @@ class Metadata:
         def job(ended: Callable[[], None]) -> None:
             controller = self.controller
             if controller is None:
-                refused: list[Item | KafkaError] = [self._not_controller()] * count
-                _run(lambda answer: answer(refused), done, ended)
+                self._run(items, self._refuse, done, ended)
             elif not controller.is_active:
                 controller.when_active(lambda: self._around.loop.call_soon(partial(job, ended)))
             else:
-                _run(work(controller), done, ended)
+                in_office = partial(self._while_in_office, controller, work(controller))
+                self._run(items, in_office, done, ended)
 
         self._topic_queue.add(job)
+
+    def _while_in_office(
+        self,
+        controller: Controller,
+        work: Work[Asked, Item],
+        group: Sequence[Asked],
+        answer: Results[Item],
+    ) -> None:
+        if controller is self.controller:
+            work(group, answer)
+        else:
+            self._refuse(group, answer)
+
+    def _refuse(self, group: Sequence[Any], answer: Results[Any]) -> None:
+        answer([self._not_controller()] * len(group))
+
+    def _run(
+        self,
+        items: Sequence[Asked],
+        work: Work[Asked, Item],
+        done: Results[Item],
+        ended: Callable[[], None],
+    ) -> None:
+        def answered(results: list[Item | KafkaError]) -> None:
+            try:
+                done(results)
+            finally:
+                ended()
+
+        Groups(items, work, answered).run(self._in_a_later_turn)
+
+    def _in_a_later_turn(self, then: Callable[[], None]) -> None:
+        # A timer, because what is to be called soon is called in the same turn.
+        self._around.loop.call_at(self._around.clock.monotonic_ms(), then)
 
     def _not_controller(self) -> KafkaError:
         return KafkaError(
@@ -316,18 +362,6 @@ class Metadata:
     def _configs_changed(self, change: Change) -> None:
         if self.controller is not None:
             self.controller.configs_changed(change, self.image.topics)
-
-
-def _run(
-    work: Callable[[Results[Item]], None], done: Results[Item], ended: Callable[[], None]
-) -> None:
-    def answer(results: list[Item | KafkaError]) -> None:
-        try:
-            done(results)
-        finally:
-            ended()
-
-    work(answer)
 
 
 def _completed(broker: BrokerInfo, settings: Settings) -> BrokerInfo:

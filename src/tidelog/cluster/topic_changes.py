@@ -49,10 +49,23 @@ class TopicChanges:
         self._coordination = coordination
         self._entropy = entropy
 
+    def plan(self) -> TopicPlan:
+        """For the topics of one request, however many times `create` or `grow` is called."""
+        situation = Situation(
+            image=self._image,
+            settings=self._realm.settings(),
+            entropy=self._entropy,
+            controller_epoch=self._realm.office.epoch,
+        )
+        return TopicPlan(situation)
+
     def create(
-        self, topics: Sequence[NewTopic], validate_only: bool, done: Results[TopicInfo]
+        self,
+        plan: TopicPlan,
+        validate_only: bool,
+        topics: Sequence[NewTopic],
+        done: Results[TopicInfo],
     ) -> None:
-        plan = self._plan()
         planned = plan_each(topics, lambda new: new.name, plan.create)
         if validate_only:
             done(planned)
@@ -60,8 +73,13 @@ class TopicChanges:
             with_ids = [self._with_id(topic) for topic in planned]
             self._write_all(with_ids, self._write_new, done)
 
-    def grow(self, topics: Sequence[Growth], validate_only: bool, done: Results[TopicInfo]) -> None:
-        plan = self._plan()
+    def grow(
+        self,
+        plan: TopicPlan,
+        validate_only: bool,
+        topics: Sequence[Growth],
+        done: Results[TopicInfo],
+    ) -> None:
         planned = plan_each(topics, lambda growing: growing[0], lambda new: plan.grow(*new))
         if validate_only:
             done(planned)
@@ -115,16 +133,6 @@ class TopicChanges:
             done(errors)
 
         gather(asks, removed)
-
-    def _plan(self) -> TopicPlan:
-        return TopicPlan(
-            Situation(
-                image=self._image,
-                settings=self._realm.settings(),
-                entropy=self._entropy,
-                controller_epoch=self._realm.office.epoch,
-            )
-        )
 
     def _with_id(self, topic: TopicInfo | KafkaError) -> TopicInfo | KafkaError:
         if isinstance(topic, KafkaError):

@@ -4,7 +4,7 @@ A partition without replicas in the request goes back to where it was. The answe
 has begun, not that it is done: ListPartitionReassignments shows those that are under way.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import Image
 from tidelog.cluster.requests import Reassignment
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, Values, error_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.handlers.waiting import TIMED_OUT, Patience
 
 Outcome = Reassignment | KafkaError
@@ -25,11 +26,11 @@ _REPEATED: Final = KafkaError(ErrorCode.invalid_request, "the partition stands m
 def handle(node: Node, request: Request) -> None:
     plan = _plan(node.metadata.image, request.body)
     wanted = [outcome for _, _, outcome in plan if isinstance(outcome, Reassignment)]
-    too_late = partial(_respond, request, plan, [TIMED_OUT] * len(wanted))
-    patience = Patience(node, request, request.body.timeout, too_late)
+    too_late = partial(_answer, node, request, plan, [TIMED_OUT] * len(wanted))
+    patience = Patience(node, request.body.timeout, too_late)
 
     def done(results: list[KafkaError | None]) -> None:
-        patience.answer(_respond(request, plan, results))
+        patience.end(partial(_answer, node, request, plan, results))
 
     node.metadata.alter_reassignments(wanted, done)
 
@@ -74,23 +75,28 @@ def _other_factor(image: Image, wanted: Reassignment) -> KafkaError | None:
     )
 
 
-def _respond(request: Request, plan: Plan, results: list[KafkaError | None]) -> Any:
+def _answer(node: Node, request: Request, plan: Plan, results: list[KafkaError | None]) -> None:
+    answer_in_slices(node, request, _answering(request, plan, results))
+
+
+def _answering(request: Request, plan: Plan, results: list[KafkaError | None]) -> Answering:
     outcomes = iter(results)
-    rows: dict[str, list[Values]] = {}
+    rows: dict[str, Rows] = defaultdict(partial(Rows, request, "responses", "partitions"))
     for topic, partition, planned in plan:
         outcome = planned if isinstance(planned, KafkaError) else next(outcomes)
         shown = NO_ERROR if outcome is None else error_fields(outcome)
-        rows.setdefault(topic, []).append({**shown, "partition_index": partition})
-    listed = [{"name": name, "partitions": found} for name, found in rows.items()]
+        rows[topic].put({**shown, "partition_index": partition})
+        yield None
+    listed = Rows(request, "responses")
+    for name, found in rows.items():
+        listed.put({"name": name, "partitions": found})
+        yield None
     allowed = getattr(request.body, "allow_replication_factor_change", True)
-    return respond(
-        request,
-        {
-            **_of_all(results),
-            "allow_replication_factor_change": allowed,
-            "responses": listed,
-        },
-    )
+    return {
+        **_of_all(results),
+        "allow_replication_factor_change": allowed,
+        "responses": listed,
+    }
 
 
 def _of_all(results: list[KafkaError | None]) -> Values:

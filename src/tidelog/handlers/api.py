@@ -15,6 +15,7 @@ from tidelog.base.settings import Settings
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import Slice
 from tidelog.serving.counters import Counters
+from tidelog.slices import Slices
 from tidelog.wire import codec
 from tidelog.wire.frames import ReceiveBuffers
 
@@ -54,6 +55,8 @@ class Node(Protocol):
     buffers: ReceiveBuffers
     housekeeping: "Housekeeping"
     counters: Counters
+    slices: Slices
+    """For requests that name very much."""
     apis: Mapping[int, "Api"]
 
 
@@ -81,6 +84,7 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "is_long",
         "on_close",
         "on_stop",
         "parts",
@@ -107,6 +111,8 @@ class Request:
         self.size = 0
         """In bytes, as it came."""
         self.parts: list[Part] | None = None
+        self.is_long = False
+        """Whether it is served in slices; what came behind it waits for that."""
         self.on_close: Callable[[], None] | None = None
         """Told if the connection closes before there is an answer."""
         self.on_stop: Callable[[], None] | None = None
@@ -125,6 +131,7 @@ class Request:
         """Gives the response, now or later, once."""
         assert self.parts is None, "a request is answered once"
         self.parts = self.api.write(self, response)
+        self.is_long = False
         self.connection.answered(self)
 
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Request
 from tidelog.wire import codec
+from tidelog.wire.entity_writer import Written
 
 Values = Mapping[str, Any]
 """The fields of an entity by name, of any version."""
@@ -42,6 +43,16 @@ def build(kind: type, values: Values) -> Any:
             assert name in _NOT_THROTTLED, f"{kind.__name__} needs {name}"
             chosen[name] = _NOT_THROTTLED[name]
     return kind(**chosen)
+
+
+@cache
+def item_type(kind: type, field_name: str) -> Any:
+    """Of what an array of an entity consists."""
+    assert is_dataclass(kind)
+    (found,) = (field.type for field in fields(kind) if field.name == field_name)
+    options = get_args(found) if get_origin(found) in (UnionType, Union) else (found,)
+    (array,) = (option for option in options if get_origin(option) is tuple)
+    return get_args(array)[0]
 
 
 def error_fields(error: KafkaError) -> Values:
@@ -90,7 +101,7 @@ def _optional(convert: _Convert) -> _Convert:
 def _tuple_of(convert: _Convert) -> _Convert:
     if convert is _as_it_is:
         return tuple
-    return lambda values: tuple(map(convert, values))
+    return lambda items: items if isinstance(items, Written) else tuple(map(convert, items))
 
 
 def _entity_of(kind: Any) -> _Convert:

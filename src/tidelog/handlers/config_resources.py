@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.requests import ConfigChange, ConfigOperation
 from tidelog.handlers.api import Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, error_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -45,7 +46,7 @@ def alter(
         except KafkaError as error:
             plan.append(error.with_traceback(None))
     wanted = [change for change in plan if isinstance(change, ConfigChange)]
-    done = partial(_answer, request, plan)
+    done = partial(_answer, node, request, plan)
     node.metadata.alter_configs(wanted, request.body.validate_only, done)
 
 
@@ -71,16 +72,22 @@ def _invalid(why: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, why)
 
 
-def _answer(request: Request, plan: list[Outcome], results: list[KafkaError | None]) -> None:
-    outcomes = iter(results)
-    responses: list[Values] = []
-    for resource, planned in zip(request.body.resources, plan, strict=True):
-        outcome = planned if isinstance(planned, KafkaError) else next(outcomes)
-        responses.append(
-            {
-                **(NO_ERROR if outcome is None else error_fields(outcome)),
-                "resource_type": resource.resource_type,
-                "resource_name": resource.resource_name,
-            }
-        )
-    request.answer(respond(request, {"responses": responses}))
+def _answer(
+    node: Node, request: Request, plan: list[Outcome], results: list[KafkaError | None]
+) -> None:
+    def answering() -> Answering:
+        outcomes = iter(results)
+        responses = Rows(request, "responses")
+        for resource, planned in zip(request.body.resources, plan, strict=True):
+            outcome = planned if isinstance(planned, KafkaError) else next(outcomes)
+            responses.put(
+                {
+                    **(NO_ERROR if outcome is None else error_fields(outcome)),
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
+            )
+            yield None
+        return {"responses": responses}
+
+    answer_in_slices(node, request, answering())

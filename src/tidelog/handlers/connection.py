@@ -271,6 +271,7 @@ class ClientConnection:
         owed_bytes, owner = self._owed_bytes, self._owner
         return (
             len(self._pending) >= IN_FLIGHT_MAX
+            or (len(self._pending) > 0 and self._pending[-1].is_long)
             or owed_bytes > OWED_BYTES_MAX
             or (owed_bytes > 0 and owner.owed_bytes > owner.owed_bytes_max)
         )

@@ -12,7 +12,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import TopicInfo
 from tidelog.cluster.requests import NewPartitions
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, Values, error_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.handlers.waiting import TIMED_OUT, Patience
 
 Outcome = NewPartitions | KafkaError
@@ -26,11 +27,11 @@ def handle(node: Node, request: Request) -> None:
         topic.name: _REPEATED if counts[topic.name] > 1 else _wanted(topic) for topic in body.topics
     }
     wanted = [growth for growth in plan.values() if isinstance(growth, NewPartitions)]
-    too_late = partial(_respond, request, plan, [TIMED_OUT] * len(wanted))
-    patience = Patience(node, request, body.timeout, too_late)
+    too_late = partial(_answer, node, request, plan, [TIMED_OUT] * len(wanted))
+    patience = Patience(node, body.timeout, too_late)
 
     def done(results: list[TopicInfo | KafkaError]) -> None:
-        patience.answer(_respond(request, plan, results))
+        patience.end(partial(_answer, node, request, plan, results))
 
     node.metadata.create_partitions(wanted, body.validate_only, done)
 
@@ -42,13 +43,16 @@ def _wanted(topic: Any) -> NewPartitions:
     return NewPartitions(topic.name, topic.count, assignment)
 
 
-def _respond(request: Request, plan: dict[str, Outcome], results: list[Any]) -> Any:
-    outcomes = iter(results)
-    shown = [
-        _result(name, planned if isinstance(planned, KafkaError) else next(outcomes))
-        for name, planned in plan.items()
-    ]
-    return respond(request, {"results": shown})
+def _answer(node: Node, request: Request, plan: dict[str, Outcome], results: list[Any]) -> None:
+    def answering() -> Answering:
+        outcomes = iter(results)
+        shown = Rows(request, "results")
+        for name, planned in plan.items():
+            shown.put(_result(name, planned if isinstance(planned, KafkaError) else next(outcomes)))
+            yield None
+        return {"results": shown}
+
+    answer_in_slices(node, request, answering())
 
 
 def _result(name: str, outcome: TopicInfo | KafkaError) -> Values:

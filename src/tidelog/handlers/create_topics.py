@@ -13,8 +13,9 @@ from tidelog.cluster.config_view import describe_new_topic
 from tidelog.cluster.image import NO_TOPIC_ID, TopicInfo
 from tidelog.cluster.requests import USE_DEFAULT, NewTopic
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, Values, error_fields
 from tidelog.handlers.describing import config_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.handlers.waiting import TIMED_OUT, Patience
 
 Outcome = NewTopic | KafkaError
@@ -25,11 +26,11 @@ def handle(node: Node, request: Request) -> None:
     counts = Counter(topic.name for topic in body.topics)
     plan = {topic.name: _plan(topic, counts[topic.name]) for topic in body.topics}
     wanted = [topic for topic in plan.values() if isinstance(topic, NewTopic)]
-    too_late = partial(_respond, node, request, plan, [TIMED_OUT] * len(wanted))
-    patience = Patience(node, request, body.timeout, too_late)
+    too_late = partial(_answer, node, request, plan, [TIMED_OUT] * len(wanted))
+    patience = Patience(node, body.timeout, too_late)
 
     def done(results: list[TopicInfo | KafkaError]) -> None:
-        patience.answer(_respond(node, request, plan, results))
+        patience.end(partial(_answer, node, request, plan, results))
 
     node.metadata.create_topics(wanted, body.validate_only, done)
 
@@ -66,13 +67,17 @@ def _assignment(topic: Any) -> dict[int, tuple[int, ...]] | None:
     return assignment
 
 
-def _respond(node: Node, request: Request, plan: dict[str, Outcome], results: list[Any]) -> Any:
-    outcomes = iter(results)
-    topics = [
-        _result(node, name, planned if isinstance(planned, KafkaError) else next(outcomes))
-        for name, planned in plan.items()
-    ]
-    return respond(request, {"topics": topics})
+def _answer(node: Node, request: Request, plan: dict[str, Outcome], results: list[Any]) -> None:
+    def answering() -> Answering:
+        outcomes = iter(results)
+        topics = Rows(request, "topics")
+        for name, planned in plan.items():
+            outcome = planned if isinstance(planned, KafkaError) else next(outcomes)
+            topics.put(_result(node, name, outcome))
+            yield None
+        return {"topics": topics}
+
+    answer_in_slices(node, request, answering())
 
 
 def _result(node: Node, name: str, outcome: TopicInfo | KafkaError) -> Values:

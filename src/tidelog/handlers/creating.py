@@ -17,6 +17,8 @@ from tidelog.wire.codec import entity_type
 CREATE_TOPICS: Final = 19
 VERSION: Final = 7
 TIMEOUT_MS: Final = 10_000
+FORWARDED_MAX: Final = 1_000
+"""Topics that the controller is asked for at once: its answer has all the settings of each."""
 
 Failures = dict[str, ErrorCode]
 """Why topics could not be made, by name."""
@@ -32,7 +34,7 @@ def create(node: Node, names: Sequence[str], done: Callable[[Failures], None]) -
     elif controller_id not in metadata.image.brokers:
         node.loop.call_soon(lambda: done(dict.fromkeys(names, ErrorCode.leader_not_available)))
     else:
-        request = _request(names)
+        request = _request(names[:FORWARDED_MAX])
         node.peers.forward(
             controller_id, CREATE_TOPICS, VERSION, request, partial(_answered, names, done)
         )
@@ -56,18 +58,14 @@ def _request(names: Sequence[str]) -> Any:
 def _answered(
     names: Sequence[str], done: Callable[[Failures], None], answer: Any | KafkaError
 ) -> None:
-    """What was made is not known here yet: like Kafka, that is said to be without a leader."""
-    if isinstance(answer, KafkaError):
-        done(dict.fromkeys(names, ErrorCode.leader_not_available))
-        return
-    codes = {topic.name: topic.error_code for topic in answer.topics}
-    not_yet = (ErrorCode.none, ErrorCode.topic_already_exists, ErrorCode.not_controller)
-    done(
-        {
-            name: ErrorCode.leader_not_available if code in not_yet else code
-            for name, code in codes.items()
-        }
-    )
+    """What was made is not known here yet: like Kafka, that is said to be without a leader. So is
+    what was not asked for; a client that comes again asks for it."""
+    failures = dict.fromkeys(names, ErrorCode.leader_not_available)
+    if not isinstance(answer, KafkaError):
+        not_yet = (ErrorCode.none, ErrorCode.topic_already_exists, ErrorCode.not_controller)
+        codes = {topic.name: topic.error_code for topic in answer.topics}
+        failures |= {name: code for name, code in codes.items() if code not in not_yet}
+    done(failures)
 
 
 def _failures(names: Sequence[str], results: Sequence[object]) -> Failures:

@@ -5,92 +5,109 @@ Offset -1 asks for everything that is committed. Records of internal topics, and
 are only compacted, are not deleted on request.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, respond
 from tidelog.handlers.describing import is_internal
 from tidelog.handlers.local_partitions import find_local
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices, work_in_slices
 from tidelog.handlers.waiting import Patience
 from tidelog.partition import Partition
+from tidelog.slices import Sliced
 
 NO_LOW_WATERMARK: Final = -1
 
+Row = dict[str, Any]
+"""Of the answer: where a partition begins now."""
 
-def handle(node: Node, request: Request) -> Any:
-    """What was deleted must not come back, whoever leads next."""
-    moved: list[tuple[Partition, dict[str, Any]]] = []
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [_delete(node, topic.name, asked, moved) for asked in topic.partitions],
-        }
-        for topic in request.body.topics
-    ]
-    if not moved:
-        return respond(request, {"topics": topics})
-    Deleting(node, request, topics).wait(moved)
-    return None
+
+def handle(node: Node, request: Request) -> None:
+    work_in_slices(node, request, Deleting(node, request).work())
 
 
 class Deleting:
-    def __init__(self, node: Node, request: Request, topics: list[dict[str, Any]]) -> None:
+    """One request. What was deleted must not come back, whoever leads next."""
+
+    def __init__(self, node: Node, request: Request) -> None:
         self._node = node
         self._request = request
-        self._topics = topics
-        self._undone: list[dict[str, Any]] = []
-        self._patience = Patience(node, request, request.body.timeout, self._too_late)
+        self._topics: dict[str, dict[int, Row]] = {}
+        self._undone: dict[tuple[str, int], tuple[Partition, Row]] = {}
 
-    def wait(self, moved: list[tuple[Partition, dict[str, Any]]]) -> None:
-        self._undone = [row for _, row in moved]
-        for partition, row in moved:
-            self._node.housekeeping.persist_log_starts(
-                partition.log, partial(self._durable, partition, row)
-            )
+    def work(self) -> Sliced:
+        """A partition that is named twice counts once, as it was named last."""
+        for topic in self._request.body.topics:
+            rows = self._topics.setdefault(topic.name, {})
+            asked = {partition.partition_index: partition.offset for partition in topic.partitions}
+            for index, offset in asked.items():
+                rows[index] = self._delete(topic.name, index, offset)
+                yield None
+        patience = Patience(self._node, self._request.body.timeout, self._too_late)
+        done = partial(self._done, patience)
+        if not self._undone:
+            patience.end(self._answer)
+        for name, (partition, row) in list(self._undone.items()):
+            durable = partial(self._durable, partition, row, partial(done, name))
+            self._node.housekeeping.persist_log_starts(partition.log, durable)
+            yield None
 
-    def _durable(self, partition: Partition, row: dict[str, Any], error: KafkaError | None) -> None:
+    def _delete(self, topic: str, index: int, offset: int) -> Row:
+        row: Row = {"partition_index": index, "error_code": ErrorCode.none}
+        try:
+            partition = find_local(self._node, topic, index)
+            _check(topic, partition)
+            row["low_watermark"] = partition.delete_records(offset)
+            self._undone[topic, index] = partition, row
+        except KafkaError as error:
+            _refuse(row, error.code)
+        return row
+
+    def _durable(
+        self, partition: Partition, row: Row, done: Callable[[], None], error: KafkaError | None
+    ) -> None:
         if error is None:
-            partition.when_low(row["low_watermark"], partial(self._done, row))
+            partition.when_low(row["low_watermark"], done)
         else:
             _refuse(row, error.code)
-            self._done(row)
+            done()
 
-    def _done(self, row: dict[str, Any]) -> None:
-        self._undone = [other for other in self._undone if other is not row]
+    def _done(self, patience: Patience, name: tuple[str, int]) -> None:
+        self._undone.pop(name, None)
         if not self._undone:
-            self._patience.answer(respond(self._request, {"topics": self._topics}))
+            patience.end(self._answer)
 
-    def _too_late(self) -> Any:
-        for row in self._undone:
+    def _too_late(self) -> None:
+        for _, row in self._undone.values():
             _refuse(row, ErrorCode.request_timed_out)
-        return respond(self._request, {"topics": self._topics})
+        self._answer()
+
+    def _answer(self) -> None:
+        answer_in_slices(self._node, self._request, self._answering())
+
+    def _answering(self) -> Answering:
+        topics = Rows(self._request, "topics")
+        for name, found in self._topics.items():
+            partitions = Rows(self._request, "topics", "partitions")
+            for row in found.values():
+                partitions.put(row)
+                yield None
+            topics.put({"name": name, "partitions": partitions})
+            yield None
+        return {"topics": topics}
 
 
-def _refuse(row: dict[str, Any], code: ErrorCode) -> None:
+def _check(topic: str, partition: Partition) -> None:
+    if is_internal(topic):
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"records of {topic} cannot be deleted")
+    if not partition.log.settings.cleanup_delete:
+        raise KafkaError(ErrorCode.policy_violation, f"{topic} does not have cleanup.policy=delete")
+
+
+def _refuse(row: Row, code: ErrorCode) -> None:
     row.update(low_watermark=NO_LOW_WATERMARK, error_code=code)
-
-
-def _delete(
-    node: Node, topic: str, asked: Any, moved: list[tuple[Partition, dict[str, Any]]]
-) -> Values:
-    row = {"partition_index": asked.partition_index, "error_code": ErrorCode.none}
-    try:
-        partition = find_local(node, topic, asked.partition_index)
-        if is_internal(topic):
-            raise KafkaError(
-                ErrorCode.invalid_topic_exception, f"records of {topic} cannot be deleted"
-            )
-        if not partition.log.settings.cleanup_delete:
-            raise KafkaError(
-                ErrorCode.policy_violation, f"{topic} does not have cleanup.policy=delete"
-            )
-        row["low_watermark"] = partition.delete_records(asked.offset)
-        moved.append((partition, row))
-    except KafkaError as error:
-        _refuse(row, error.code)
-    return row
 
 
 API = Api(key=21, first=0, last=2, handle=handle)

@@ -1,26 +1,21 @@
 """DeleteTopics, API 20: removes topics and their data, by name or from version 6 by id (T6).
 
 A name or id that comes twice, or as both, is refused. `delete.topic.enable=false` refuses all.
-A request of more topics than `TOPICS_MAX` is not read: the loop must not be held by it.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_TOPIC_ID, Image, TopicInfo
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, id_bytes, respond
+from tidelog.handlers.building import NO_ERROR, Values, error_fields, id_bytes
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.handlers.waiting import TIMED_OUT, Patience
-from tidelog.wire import codec
 
 _DISABLED_IS_KNOWN_FROM = 3
-_IDS_ARE_KNOWN_FROM = 6
-
-TOPICS_MAX: Final = 10_000
-_VALUES_OF_A_TOPIC: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +34,13 @@ def handle(node: Node, request: Request) -> None:
     wanted = [
         named.topic_id if named.name is None else named.name for named in plan if not named.error
     ]
-    too_late = partial(_respond, request, plan, [TIMED_OUT] * len(wanted))
-    patience = Patience(node, request, request.body.timeout, too_late)
+    too_late = partial(_answer, node, request, plan, [TIMED_OUT] * len(wanted))
+    patience = Patience(node, request.body.timeout, too_late)
 
     def done(results: list[TopicInfo | KafkaError]) -> None:
-        patience.answer(_respond(request, plan, results))
+        patience.end(partial(_answer, node, request, plan, results))
 
     node.metadata.delete_topics(wanted, done)
-
-
-def read(api_key: int, version: int, frame: memoryview, at: int) -> Any:
-    width = 1 if version < _IDS_ARE_KNOWN_FROM else _VALUES_OF_A_TOPIC
-    return codec.read_request(api_key, version, frame, at, TOPICS_MAX * width)
 
 
 def _asked(body: Any) -> list[tuple[str | None, bytes]]:
@@ -101,10 +91,16 @@ def _invalid(why: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, why)
 
 
-def _respond(request: Request, plan: list[_Named], results: list[Any]) -> Any:
-    outcomes = iter(results)
-    responses = [_result(named, named.error or next(outcomes)) for named in plan]
-    return respond(request, {"responses": responses})
+def _answer(node: Node, request: Request, plan: list[_Named], results: list[Any]) -> None:
+    def answering() -> Answering:
+        outcomes = iter(results)
+        responses = Rows(request, "responses")
+        for named in plan:
+            responses.put(_result(named, named.error or next(outcomes)))
+            yield None
+        return {"responses": responses}
+
+    answer_in_slices(node, request, answering())
 
 
 def _result(named: _Named, outcome: TopicInfo | KafkaError) -> Values:
@@ -113,4 +109,4 @@ def _result(named: _Named, outcome: TopicInfo | KafkaError) -> Values:
     return {**NO_ERROR, "name": outcome.name, "topic_id": outcome.topic_id}
 
 
-API = Api(key=20, first=1, last=6, handle=handle, read=read)
+API = Api(key=20, first=1, last=6, handle=handle)

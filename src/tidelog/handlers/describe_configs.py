@@ -11,19 +11,27 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.config_view import ConfigView, describe_broker, describe_topic
 from tidelog.cluster.configs import broker_of
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, Values, error_fields
 from tidelog.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC
 from tidelog.handlers.describing import config_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
     """What is asked for twice is answered once: each answer is much larger than its question."""
     resources = {
         (resource.resource_type, resource.resource_name): resource
         for resource in request.body.resources
     }
-    results = [_describe(node, request.body, resource) for resource in resources.values()]
-    return respond(request, {"results": results})
+    results = Rows(request, "results")
+    for resource in resources.values():
+        results.put(_describe(node, request.body, resource))
+        yield None
+    return {"results": results}
 
 
 def _describe(node: Node, body: Any, resource: Any) -> Values:

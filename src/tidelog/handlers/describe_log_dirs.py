@@ -4,42 +4,57 @@ A dir that is offline is named with an error and nothing else; the others go on 
 """
 
 from collections import defaultdict
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, respond
+from tidelog.handlers.building import Values
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
 
 NO_LAG: Final = -1
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
     asked = request.body.topics
     wanted = None
     if asked is not None:
         wanted = {(topic.topic, index) for topic in asked for index in topic.partitions}
-    results = [_dir(node, log_dir, wanted) for log_dir in node.logs.dirs]
-    return respond(request, {"error_code": ErrorCode.none, "results": results})
+    results = Rows(request, "results")
+    for log_dir in node.logs.dirs:
+        results.put((yield from _dir(node, request, log_dir, wanted)))
+    return {"error_code": ErrorCode.none, "results": results}
 
 
-def _dir(node: Node, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> Values:
+def _dir(
+    node: Node, request: Request, log_dir: LogDir, wanted: set[tuple[str, int]] | None
+) -> Answering:
     if log_dir.failure is not None:
         return _offline(log_dir)
     try:
         total_bytes, usable_bytes = node.disk.usage(log_dir.path)
     except OSError:
         return _offline(log_dir)
-    topics: dict[str, list[Values]] = defaultdict(list)
+    found: dict[str, Rows] = defaultdict(partial(Rows, request, "results", "topics", "partitions"))
     for name, log in sorted(log_dir.logs.items()):
         if wanted is None or (name.topic, name.partition) in wanted:
-            topics[name.topic].append(_partition(node, name, log))
+            found[name.topic].put(_partition(node, name, log))
+        yield None
+    topics = Rows(request, "results", "topics")
+    for topic, partitions in found.items():
+        topics.put({"name": topic, "partitions": partitions})
+        yield None
     return {
         "error_code": ErrorCode.none,
         "log_dir": log_dir.path,
-        "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
+        "topics": topics,
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
         "is_cordoned": False,

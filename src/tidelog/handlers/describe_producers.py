@@ -3,25 +3,29 @@
 It shows what the log of the partition keeps of its producers (A3).
 """
 
-from typing import Any
-
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import is_legal_topic
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, Values, error_fields
 from tidelog.handlers.local_partitions import find_local
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.log.producers import Producer
 
 
-def handle(node: Node, request: Request) -> Any:
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [_partition(node, topic.name, i) for i in topic.partition_indexes],
-        }
-        for topic in request.body.topics
-    ]
-    return respond(request, {"topics": topics})
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
+    topics = Rows(request, "topics")
+    for topic in request.body.topics:
+        partitions = Rows(request, "topics", "partitions")
+        for index in topic.partition_indexes:
+            partitions.put(_partition(node, topic.name, index))
+            yield None
+        topics.put({"name": topic.name, "partitions": partitions})
+        yield None
+    return {"topics": topics}
 
 
 def _partition(node: Node, topic: str, index: int) -> Values:

@@ -11,22 +11,30 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import is_legal_topic
 from tidelog.cluster.image import NO_TOPIC_ID, Image
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, respond
+from tidelog.handlers.building import Values
 from tidelog.handlers.describing import TOPIC_OPERATIONS, is_internal, partition_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
     body = request.body
     if not _is_valid(body):
-        topics = [_topic_only(topic.name, ErrorCode.invalid_request) for topic in body.topics]
-        return respond(request, {"topics": topics, "next_cursor": None})
+        topics = Rows(request, "topics")
+        for topic in body.topics:
+            topics.put(_topic_only(topic.name, ErrorCode.invalid_request))
+            yield None
+        return {"topics": topics, "next_cursor": None}
     image = node.metadata.image
     names = [topic.name for topic in body.topics] or list(image.topics)
     first = body.cursor.topic_name if body.cursor is not None else ""
     wanted = sorted({name for name in names if name >= first})
     limit = node.settings.whole("max.request.partition.size.limit")
     room = max(1, min(limit, body.response_partition_limit))
-    return respond(request, _page(image, request, wanted, room))
+    return (yield from _page(image, request, wanted, room))
 
 
 def _is_valid(body: Any) -> bool:
@@ -37,16 +45,17 @@ def _is_valid(body: Any) -> bool:
     return is_named and body.cursor.partition_index >= 0
 
 
-def _page(image: Image, request: Request, names: list[str], room: int) -> Values:
+def _page(image: Image, request: Request, names: list[str], room: int) -> Answering:
     cursor = request.body.cursor
-    topics: list[Values] = []
+    topics = Rows(request, "topics")
     for name in names:
         if room == 0:
             return {"topics": topics, "next_cursor": _cursor(name, 0)}
         begins_here = cursor is not None and cursor.topic_name == name
         start = cursor.partition_index if begins_here else 0
         shown = _topic(image, request.listener, name, slice(start, start + room))
-        topics.append(shown)
+        topics.put(shown)
+        yield None
         room -= len(shown["partitions"])
         end = start + len(shown["partitions"])
         if name in image.topics and end < len(image.topics[name].partitions):

@@ -4,13 +4,15 @@ An unclean election can lose records, so it is only done where nobody leads. Wit
 all are meant, and those that need no election are not listed in the answer.
 """
 
+from collections import defaultdict
 from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.requests import Elected, ElectionKind
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields, respond
+from tidelog.handlers.building import NO_ERROR, error_fields
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.handlers.waiting import TIMED_OUT, Patience
 
 Partitions = list[tuple[str, int]] | None
@@ -19,26 +21,26 @@ _KINDS: Final[dict[int, ElectionKind]] = {0: "preferred", 1: "unclean"}
 _NOT_CONTROLLER: Final = KafkaError(ErrorCode.not_controller, "this broker is not the controller")
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
     body = request.body
     partitions = _partitions(body)
+    refuse = partial(_refuse, node, request, partitions)
     kind = _KINDS.get(getattr(body, "election_type", 0))
     if kind is None:
-        error = KafkaError(ErrorCode.invalid_request, f"no election type {body.election_type}")
-        return _refuse(request, partitions, error)
+        refuse(KafkaError(ErrorCode.invalid_request, f"no election type {body.election_type}"))
+        return
     if node.metadata.controller_epoch is None:
-        return _refuse(request, partitions, _NOT_CONTROLLER)
-    too_late = partial(_refuse, request, partitions, TIMED_OUT)
-    patience = Patience(node, request, body.timeout, too_late)
+        refuse(_NOT_CONTROLLER)
+        return
+    patience = Patience(node, body.timeout, partial(refuse, TIMED_OUT))
 
     def done(elected: Elected) -> None:
         if not elected and node.metadata.controller_epoch is None:
-            patience.answer(_refuse(request, partitions, _NOT_CONTROLLER))
+            patience.end(partial(refuse, _NOT_CONTROLLER))
         else:
-            patience.answer(_respond(request, partitions, elected))
+            patience.end(partial(_answer, node, request, partitions, elected))
 
     node.metadata.elect_leaders(kind, partitions, done)
-    return None
 
 
 def _partitions(body: Any) -> Partitions:
@@ -49,13 +51,13 @@ def _partitions(body: Any) -> Partitions:
     return list(dict.fromkeys(asked))
 
 
-def _refuse(request: Request, partitions: Partitions, error: KafkaError) -> Any:
+def _refuse(node: Node, request: Request, partitions: Partitions, error: KafkaError) -> None:
     """The error of the whole request, and of each partition: version 0 has only the latter."""
-    rows = _rows(dict.fromkeys(partitions or (), error))
-    return respond(request, {"error_code": error.code, "replica_election_results": rows})
+    rows = dict.fromkeys(partitions or (), error)
+    answer_in_slices(node, request, _answering(request, error.code, rows))
 
 
-def _respond(request: Request, partitions: Partitions, elected: Elected) -> Any:
+def _answer(node: Node, request: Request, partitions: Partitions, elected: Elected) -> None:
     if partitions is None:
         shown: Elected = {
             key: error
@@ -64,17 +66,23 @@ def _respond(request: Request, partitions: Partitions, elected: Elected) -> Any:
         }
     else:
         shown = {key: elected[key] for key in partitions}
-    lost = [error for error in shown.values() if error and error.code is ErrorCode.not_controller]
+    lost = any(error and error.code is ErrorCode.not_controller for error in shown.values())
     code = ErrorCode.not_controller if lost else ErrorCode.none
-    return respond(request, {"error_code": code, "replica_election_results": _rows(shown)})
+    answer_in_slices(node, request, _answering(request, code, shown))
 
 
-def _rows(elected: Elected) -> list[Values]:
-    topics: dict[str, list[Values]] = {}
+def _answering(request: Request, code: ErrorCode, elected: Elected) -> Answering:
+    path = ("replica_election_results", "partition_result")
+    topics: dict[str, Rows] = defaultdict(partial(Rows, request, *path))
     for (topic, partition), error in elected.items():
         shown = NO_ERROR if error is None else error_fields(error)
-        topics.setdefault(topic, []).append({**shown, "partition_id": partition})
-    return [{"topic": name, "partition_result": rows} for name, rows in topics.items()]
+        topics[topic].put({**shown, "partition_id": partition})
+        yield None
+    results = Rows(request, "replica_election_results")
+    for name, rows in topics.items():
+        results.put({"topic": name, "partition_result": rows})
+        yield None
+    return {"error_code": code, "replica_election_results": results}
 
 
 API = Api(key=43, first=0, last=2, handle=handle)

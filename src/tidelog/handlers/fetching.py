@@ -24,7 +24,7 @@ from tidelog.wire.fetch import FetchRequest
 READ_COMMITTED: Final = 1
 HOT_BYTES: Final = 64 << 20
 """What was written last is in the page cache."""
-COPIED_BYTES_MAX: Final = 32 * 1024
+COPIED_BYTES_MAX: Final = 96 * 1024
 WARMED_BYTES: Final = 1 << 20
 WARMING_LANES: Final = 4
 UNKNOWN: Final = -1

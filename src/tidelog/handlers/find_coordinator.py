@@ -6,11 +6,12 @@ are refused with the one error at which every client stops at once. Version 4 as
 in one request.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from tidelog.base.errors import ErrorCode
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, respond
+from tidelog.handlers.building import NO_ERROR, Values
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -18,13 +19,20 @@ _MANY_KEYS_FROM: Final = 4
 _NOWHERE: Final[Values] = {"node_id": -1, "host": "", "port": -1}
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
     body = request.body
     found = _coordinator(node, request.listener, getattr(body, "key_type", GROUP))
     if request.version < _MANY_KEYS_FROM:
-        return respond(request, found)
-    coordinators = [{**found, "key": key} for key in body.coordinator_keys]
-    return respond(request, {"coordinators": coordinators})
+        return found
+    coordinators = Rows(request, "coordinators")
+    for key in body.coordinator_keys:
+        coordinators.put({**found, "key": key})
+        yield None
+    return {"coordinators": coordinators}
 
 
 def _coordinator(node: Node, listener: str, kind: int) -> Values:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, respond
+from tidelog.handlers.building import Values
 from tidelog.handlers.local_partitions import find_local
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.partition import Partition
 
 LATEST: Final = -1
@@ -23,48 +24,27 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED: Final = 1
-SHARE_US: Final = 5_000
 NO_OFFSET: Final = -1
 
 Place = tuple[int, int]
 """An offset and its timestamp."""
 
 
-def handle(node: Node, request: Request) -> Any:
-    return Lookups(node, request).go_on()
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
 
 
-class Lookups:
-    """The lookups of one request. To find a time, batches are read: with many partitions that
-    is done a few at a time, so that others get their turn."""
-
-    def __init__(self, node: Node, request: Request) -> None:
-        self._node = node
-        self._request = request
-        self._topics: list[dict[str, Any]] = [
-            {"name": t.name, "partitions": []} for t in request.body.topics
-        ]
-        self._left = (
-            (topic, asked, answer["partitions"])
-            for topic, answer in zip(request.body.topics, self._topics, strict=True)
-            for asked in topic.partitions
-        )
-
-    def go_on(self) -> Any:
-        """The response, once all has been looked up."""
-        clock = self._node.clock
-        ends_us = clock.monotonic_us() + SHARE_US
-        for topic, asked, rows in self._left:
-            rows.append(_partition(self._node, self._request, topic.name, asked))
-            if clock.monotonic_us() > ends_us:
-                self._node.loop.call_at(clock.monotonic_ms(), self._go_on_later)
-                return None
-        return respond(self._request, {"topics": self._topics})
-
-    def _go_on_later(self) -> None:
-        response = self.go_on()
-        if response is not None:
-            self._request.answer(response)
+def _answering(node: Node, request: Request) -> Answering:
+    """To find a time, batches are read: with many partitions that takes long."""
+    topics = Rows(request, "topics")
+    for topic in request.body.topics:
+        partitions = Rows(request, "topics", "partitions")
+        for asked in topic.partitions:
+            partitions.put(_partition(node, request, topic.name, asked))
+            yield None
+        topics.put({"name": topic.name, "partitions": partitions})
+        yield None
+    return {"topics": topics}
 
 
 def _partition(node: Node, request: Request, topic: str, asked: Any) -> Values:

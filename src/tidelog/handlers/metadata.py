@@ -5,7 +5,6 @@ is made if client and settings allow it (T6), and the request waits until it is.
 shown with the address of the listener that the request came through.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import is_legal_topic
 from tidelog.cluster.image import NO_LEADER, NO_TOPIC_ID, Image, PartitionInfo, TopicInfo
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, id_bytes, respond
+from tidelog.handlers.building import Values, id_bytes
 from tidelog.handlers.creating import Failures, create
 from tidelog.handlers.describing import (
     CLUSTER_OPERATIONS,
@@ -25,6 +24,7 @@ from tidelog.handlers.describing import (
     partition_fields,
     reachable,
 )
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 _BY_ID_FROM = 12
 _LISTENER_NOT_FOUND_FROM = 6
@@ -38,19 +38,20 @@ class _Wanted:
     ids: list[bytes]
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
     if not _is_valid(request):
-        return respond(request, _everything(node, request, _refused(request)))
+        answer_in_slices(node, request, _refusing(node, request))
+        return
     wanted = _wanted(request)
     missing = _to_create(node, request, wanted)
-    if not missing:
-        return _answer(node, request, wanted, {})
 
     def created(failures: Failures) -> None:
-        request.answer(_answer(node, request, wanted, failures))
+        answer_in_slices(node, request, _answering(node, request, wanted, failures))
 
-    create(node, missing, created)
-    return None
+    if missing:
+        create(node, missing, created)
+    else:
+        created({})
 
 
 def _is_valid(request: Request) -> bool:
@@ -63,11 +64,13 @@ def _is_valid(request: Request) -> bool:
     return True
 
 
-def _refused(request: Request) -> list[Values]:
-    return [
-        _topic(ErrorCode.invalid_request, topic.name or "", id_bytes(topic.topic_id))
-        for topic in request.body.topics
-    ]
+def _refusing(node: Node, request: Request) -> Answering:
+    topics = Rows(request, "topics")
+    for topic in request.body.topics:
+        name, topic_id = topic.name or "", id_bytes(topic.topic_id)
+        topics.put(_topic(ErrorCode.invalid_request, name, topic_id))
+        yield None
+    return _everything(node, request, topics)
 
 
 def _wanted(request: Request) -> _Wanted:
@@ -94,15 +97,27 @@ def _to_create(node: Node, request: Request, wanted: _Wanted) -> list[str]:
     ]
 
 
-def _answer(node: Node, request: Request, wanted: _Wanted, failures: Failures) -> Any:
+def _answering(node: Node, request: Request, wanted: _Wanted, failures: Failures) -> Answering:
     image = node.metadata.image
-    topics = [_by_id(image, topic_id, request) for topic_id in wanted.ids]
-    names: Iterable[str] = sorted(image.topics) if wanted.names is None else wanted.names
-    topics += [_by_name(image, name, request, failures) for name in names]
-    return respond(request, _everything(node, request, topics))
+    topics = Rows(request, "topics")
+    for topic_id in wanted.ids:
+        name = image.topic_names.get(topic_id)
+        if name is None:
+            topics.put(_topic(ErrorCode.unknown_topic_id, None, topic_id))
+        else:
+            topics.put((yield from _known(image, image.topics[name], request)))
+        yield None
+    for name in sorted(image.topics) if wanted.names is None else wanted.names:
+        topic = image.topics.get(name)
+        if topic is not None:
+            topics.put((yield from _known(image, topic, request)))
+        elif wanted.names is not None:
+            topics.put(_unknown(name, request, failures))
+        yield None
+    return _everything(node, request, topics)
 
 
-def _everything(node: Node, request: Request, topics: list[Values]) -> Values:
+def _everything(node: Node, request: Request, topics: Rows) -> Values:
     image = node.metadata.image
     asked = getattr(request.body, "include_cluster_authorized_operations", False)
     return {
@@ -118,17 +133,7 @@ def _everything(node: Node, request: Request, topics: list[Values]) -> Values:
     }
 
 
-def _by_id(image: Image, topic_id: bytes, request: Request) -> Values:
-    name = image.topic_names.get(topic_id)
-    if name is None:
-        return _topic(ErrorCode.unknown_topic_id, None, topic_id)
-    return _known(image, image.topics[name], request)
-
-
-def _by_name(image: Image, name: str, request: Request, failures: Failures) -> Values:
-    topic = image.topics.get(name)
-    if topic is not None:
-        return _known(image, topic, request)
+def _unknown(name: str, request: Request, failures: Failures) -> Values:
     code = failures.get(name, ErrorCode.unknown_topic_or_partition)
     if not is_legal_topic(name):
         code = ErrorCode.invalid_topic_exception
@@ -147,16 +152,17 @@ def _topic(code: ErrorCode, name: str | None, topic_id: bytes) -> Values:
     }
 
 
-def _known(image: Image, topic: TopicInfo, request: Request) -> Values:
+def _known(image: Image, topic: TopicInfo, request: Request) -> Answering:
+    partitions = Rows(request, "topics", "partitions")
+    for index, partition in enumerate(topic.partitions):
+        partitions.put(_partition(image, index, partition, request))
+        yield None
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
-        "partitions": [
-            _partition(image, index, partition, request)
-            for index, partition in enumerate(topic.partitions)
-        ],
+        "partitions": partitions,
         "topic_authorized_operations": _operations(request),
     }
 

@@ -8,21 +8,27 @@ from typing import Any
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, respond
+from tidelog.handlers.building import Values
 from tidelog.handlers.local_partitions import find_local
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 UNKNOWN = -1
 
 
-def handle(node: Node, request: Request) -> Any:
-    topics = [
-        {
-            "topic": topic.topic,
-            "partitions": [_partition(node, topic.topic, asked) for asked in topic.partitions],
-        }
-        for topic in request.body.topics
-    ]
-    return respond(request, {"topics": topics})
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
+    topics = Rows(request, "topics")
+    for topic in request.body.topics:
+        partitions = Rows(request, "topics", "partitions")
+        for asked in topic.partitions:
+            partitions.put(_partition(node, topic.topic, asked))
+            yield None
+        topics.put({"topic": topic.topic, "partitions": partitions})
+        yield None
+    return {"topics": topics}
 
 
 def _partition(node: Node, topic: str, asked: Any) -> Values:

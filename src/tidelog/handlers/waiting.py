@@ -7,10 +7,10 @@ Kafka.
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.handlers.api import Node, Request
+from tidelog.handlers.api import Node
 
 TIMED_OUT: Final = KafkaError(
     ErrorCode.request_timed_out,
@@ -19,24 +19,21 @@ TIMED_OUT: Final = KafkaError(
 
 
 class Patience:
-    """Answers a request once: with what `answer` is given, or with `too_late()` at the timeout."""
+    """Does one thing or the other, once: what `end` is given, or `too_late` at the timeout."""
 
-    __slots__ = ("_is_over", "_request", "_timer", "_too_late")
+    __slots__ = ("_is_over", "_timer", "_too_late")
 
-    def __init__(
-        self, node: Node, request: Request, timeout: timedelta, too_late: Callable[[], Any]
-    ) -> None:
+    def __init__(self, node: Node, timeout: timedelta, too_late: Callable[[], None]) -> None:
         self._is_over = False
-        self._request = request
         self._too_late = too_late
         timeout_ms = max(0, timeout // timedelta(milliseconds=1))
         self._timer = node.loop.call_at(node.clock.monotonic_ms() + timeout_ms, self._give_up)
 
-    def answer(self, response: Any) -> None:
+    def end(self, answer: Callable[[], None]) -> None:
         if not self._is_over:
             self._is_over = True
             self._timer.cancel()
-            self._request.answer(response)
+            answer()
 
     def _give_up(self) -> None:
-        self.answer(self._too_late())
+        self.end(self._too_late)

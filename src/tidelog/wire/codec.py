@@ -7,9 +7,10 @@ modules. Malformed bytes raise `KafkaError(invalid_request)`.
 
 from typing import Any, Final
 
+from tidelog.base.control import ControlEntity
 from tidelog.base.ports import Buffer
 from tidelog.wire.entities import Role, entity_type
-from tidelog.wire.entity_reader import read_entity
+from tidelog.wire.entity_reader import CONTROL_VALUES_MAX, REQUEST_VALUES_MAX, read_entity
 from tidelog.wire.entity_writer import write_entity
 from tidelog.wire.header import read_response_header, request_header, response_header
 from tidelog.wire.values import INT32
@@ -26,13 +27,11 @@ __all__ = [
 METADATA: Final = 3
 
 
-def read_request(
-    api_key: int, version: int, frame: Buffer, at: int, values_max: int | None = None
-) -> Any:
+def read_request(api_key: int, version: int, frame: Buffer, at: int) -> Any:
     """The body of a request, which begins at `at` and must end where the frame does. Only behind
-    Metadata may something follow: librdkafka 2.x that asks for all topics leaves three bytes.
-    More than `values_max` values in arrays are refused, or than any request may have."""
+    Metadata may something follow: librdkafka 2.x that asks for all topics leaves three bytes."""
     entity = entity_type(api_key, version, "request")
+    values_max = CONTROL_VALUES_MAX if issubclass(entity, ControlEntity) else REQUEST_VALUES_MAX
     return read_entity(entity, frame, at, with_tail=api_key == METADATA, values_max=values_max)
 
 

@@ -26,6 +26,9 @@ from tidelog.wire.values import (
 )
 
 VALUES_MAX: Final = 500_000
+REQUEST_VALUES_MAX: Final = 40_000
+"""Of a client's request: reading so many takes some thirty milliseconds, and nobody else is served
+meanwhile. A name in Metadata is three of them, a topic that is to be made six."""
 CONTROL_VALUES_MAX: Final = 20_000_000
 """Of a message between brokers: about 25 for each partition of the cluster."""
 _ZERO_ID: Final = bytes(16)

@@ -2,7 +2,7 @@
 
 A writer is put together once per entity. A tagged field is written only where it differs from
 its default. What cannot be written, a text that is too long or a number out of range, is an
-error of the caller and raises.
+error of the caller and raises. The items of a long array may be written beforehand, one by one.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,20 @@ Write: TypeAlias = Callable[[bytearray, Any], None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _entity_writers: dict[type[Any], Write] = {}
+
+
+class Written:
+    """The items of an array that were written already, in place of the items."""
+
+    __slots__ = ("count", "data")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.data = bytearray()
+
+    def add(self, item: Any) -> None:
+        write_entity(self.data, item)
+        self.count += 1
 
 
 def write_entity(out: bytearray, value: Any) -> None:
@@ -92,10 +106,14 @@ def _nullable(write: Write) -> Write:
 
 
 def _array_writer(write: Write, shape: FieldShape, flexible: bool) -> Write:
-    def write_array(out: bytearray, values: tuple[Any, ...] | None) -> None:
+    def write_array(out: bytearray, values: tuple[Any, ...] | Written | None) -> None:
         if values is None:
             assert shape.nullable, f"the array {shape.name} may not be null"
             out += encode_count(-1, flexible)
+            return
+        if isinstance(values, Written):
+            out += encode_count(values.count, flexible)
+            out += values.data
             return
         out += encode_count(len(values), flexible)
         for value in values:

@@ -15,9 +15,8 @@ was told so. The last frame alone cannot be told from one that was never finishe
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.base.errors import BadValue
+from tidelog.records.checksum import crc32c
 
 MAGIC: Final = b"\xffTZN"
 _PREFIX: Final = Struct(">4sI")
