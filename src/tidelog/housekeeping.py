@@ -21,6 +21,7 @@ from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
+from tidelog.log.retention_clock import RetentionClock
 from tidelog.log.steps import Steps
 from tidelog.partition import Partition
 from tidelog.partitions import Partitions
@@ -50,6 +51,7 @@ class Housekeeping:
         self._work = work
         self._loop = work.loop
         self._clock = clock
+        self._retention_clock = RetentionClock(clock)
         self._is_cleaning = False
         self._is_stopped = False
 
@@ -140,20 +142,20 @@ class Housekeeping:
             self._work.run_once("retention", log_dir, self._retaining(log_dir))
 
     def _retaining(self, log_dir: LogDir) -> Steps:
-        now_ms = self._clock.now_ms()
+        now_ms = self._retention_clock.now_ms()
         for partition in self._led_in(log_dir):
             if not partition.is_busy:
                 retain(partition.log, partition.high_watermark, now_ms)
         yield from checkpointing(log_dir)
         for partition in self._led_in(log_dir):
-            delete_old_segments(partition.log, now_ms)
+            delete_old_segments(partition.log, self._clock.now_ms())
         yield from log_dir.removing_doomed()
 
     def _led_in(self, log_dir: LogDir) -> list[Partition]:
         return [partition for partition in self._partitions if partition.log.home is log_dir]
 
     def _expire_producers(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._retention_clock.now_ms()
         for partition in self._partitions:
             log = partition.log
             log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)

@@ -41,6 +41,20 @@ def test_old_segments_leave_by_time_and_the_log_start_is_durable_first() -> None
     assert answer.error_code.name == "offset_out_of_range"
 
 
+def test_a_wall_clock_that_leaps_ahead_ages_nothing_at_once() -> None:
+    """F13: there is time to set it right."""
+    node = SimNode(log_segment_bytes=1 << 20)
+    client = node.client()
+    client.create("events", retention_ms=HOUR_MS)
+    produce_at(node, client, 25)
+    node.clock.set_wall(node.clock.now_ms() + 2 * HOUR_MS)
+    node.loop.run_for(HOUR_MS // 3)
+    log = partition_of(node).log
+    assert (log.log_start_offset, log.log_end_offset) == (0, 25)
+    node.loop.run_for(HOUR_MS // 3)
+    assert log.log_start_offset == 25
+
+
 def test_old_segments_leave_by_size_and_their_files_after_a_delay() -> None:
     """S5."""
     node = SimNode(log_segment_bytes=1 << 20)

@@ -9,9 +9,10 @@ which draws faults from the seed, two at a time, over and over.
 
 import fcntl
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,11 @@ from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
 from support.cluster_stage import Stage
 from support.disk_faults import FailingDisk, SmallDisk
 from support.link_proxy import Rule
+from support.power_loss import Machine
 from support.zookeepers import require_zookeeper
 
 SMALL_DISK_MEGABYTES = 256
+BROKERS = (1, 2, 3)
 FAILING_BROKER = 3
 DISTANCE_S = 0.01
 """Each way: so there is always something under way when a fault strikes. Records that are
@@ -86,19 +89,31 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk |
 
 
 @pytest.fixture(scope="session")
+def machines(
+    tmp_path_factory: pytest.TempPathFactory, small_disk: SmallDisk | None
+) -> dict[int, Machine]:
+    """One under each broker; what they have is on the brokers' own disks."""
+    assert small_disk is None or small_disk.folder.exists()
+    folder = tmp_path_factory.getbasetemp() / "cluster"
+    homes = {broker_id: folder / f"broker-{broker_id}" for broker_id in BROKERS}
+    return {number: Machine(home / "machine", home / "logs") for number, home in homes.items()}
+
+
+@pytest.fixture(scope="session")
 def cluster(
     tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    machines: dict[int, Machine],
     failing_disk: FailingDisk | None,
 ) -> Iterator[Cluster]:
     require_zookeeper()
-    request.getfixturevalue("small_disk")
     folder = tmp_path_factory.getbasetemp()
     zookeeper = new_zookeeper(folder / "zookeeper")
     made = Cluster(folder / "cluster", zookeeper, QUICK | SAFE)
     made.links.usual = Rule(delay_s=DISTANCE_S)
+    for broker_id, machine in machines.items():
+        made.brokers[broker_id].environment = dict(machine.environment)
     if failing_disk is not None:
-        made.brokers[FAILING_BROKER].environment = failing_disk.environment
+        made.brokers[FAILING_BROKER].environment |= failing_disk.environment
     try:
         made.start()
         yield made
@@ -118,7 +133,7 @@ def make_stage(
 ) -> Iterator[Callable[..., Stage]]:
     made: list[Stage] = []
 
-    def make(**arguments: Sequence[Sequence[int]]) -> Stage:
+    def make(**arguments: Any) -> Stage:
         made.append(Stage(cluster, next(topic_names), tell, **arguments))
         made[0].begin()
         return made[0]

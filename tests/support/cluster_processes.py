@@ -45,6 +45,7 @@ QUICK: Final = {
     "replica.socket.timeout.ms": "3000",
     "controller.socket.timeout.ms": "3000",
     "log.segment.delete.delay.ms": "500",
+    "log.retention.check.interval.ms": "500",
 }
 """So that faults which wait for a timeout do not take minutes."""
 SAFE: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}

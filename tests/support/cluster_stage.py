@@ -11,7 +11,7 @@ the fault was.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,7 @@ class Stage:
         topic: str,
         tell: Callable[[str], None],
         assignment: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """Three partitions with three replicas each, or those that are assigned."""
         partitions = len(assignment) or 3
@@ -43,7 +44,7 @@ class Stage:
         self.tell = tell
         self.is_checked = False
         """Everything is well: the next test can go on from here."""
-        cluster.create(topic, partitions, assignment=assignment)
+        cluster.create(topic, partitions, configs, assignment)
         self.workload = Workload(cluster.bootstrap, topic, partitions)
         self.states = StateRecorder(cluster.tree.client, topic, cluster.tree.replicas(topic))
         self.leader_known_before = self.leader

@@ -209,12 +209,13 @@ class LogFiles:
         return self.segments.active.size - self._snapshot_position
 
     def flush_is_due(self, now_ms: int) -> bool:
-        """Closed segments are flushed at the next opportunity, the active one as settings say."""
+        """Closed segments are flushed at the next opportunity, the active one as settings say. If
+        the clock was set back, nobody knows how long ago that was: it is due."""
         unflushed = self.log_end_offset - self.recovery_point
         return unflushed > 0 and (
             self.recovery_point < self.segments.active.base_offset
             or unflushed >= self.settings.flush_messages
-            or now_ms - self.last_flush_ms >= self.settings.flush_ms
+            or not 0 <= now_ms - self.last_flush_ms < self.settings.flush_ms
         )
 
     def begin_flush(self) -> Flush:
