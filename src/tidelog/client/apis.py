@@ -5,7 +5,7 @@ sent twice when its answer was lost, as the first may have been carried out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -20,11 +20,14 @@ class Api:
     is_change: bool = False
 
 
+PRODUCE: Final = Api(name="Produce", key=0, first=3, last=13, is_change=True)
+FETCH: Final = Api(name="Fetch", key=1, first=4, last=17)
 LIST_OFFSETS: Final = Api(name="ListOffsets", key=2, first=1, last=10)
 METADATA: Final = Api(name="Metadata", key=3, first=4, last=13)
 API_VERSIONS: Final = Api(name="ApiVersions", key=18, first=0, last=3)
 CREATE_TOPICS: Final = Api(name="CreateTopics", key=19, first=2, last=7, is_change=True)
 DELETE_TOPICS: Final = Api(name="DeleteTopics", key=20, first=1, last=6, is_change=True)
+INIT_PRODUCER_ID: Final = Api(name="InitProducerId", key=22, first=0, last=5)
 DESCRIBE_CONFIGS: Final = Api(name="DescribeConfigs", key=32, first=1, last=4)
 DESCRIBE_LOG_DIRS: Final = Api(name="DescribeLogDirs", key=35, first=1, last=4)
 CREATE_PARTITIONS: Final = Api(name="CreatePartitions", key=37, first=0, last=3, is_change=True)
@@ -48,3 +51,8 @@ def choose_version(api: Api, served: Mapping[int, tuple[int, int]]) -> int:
             f"and the broker {offered}",
         )
     return version
+
+
+def limited(api: Api, last: int) -> Api:
+    """The same, in versions up to that one."""
+    return replace(api, last=min(api.last, last))

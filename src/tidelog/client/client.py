@@ -36,6 +36,7 @@ class Client:
         self.timeout_ms = timeout_ms
         self._buffers = ReceiveBuffers()
         self._connections: dict[Address, Connection] = {}
+        self._lent: list[Connection] = []
         self._cluster: Cluster | None = None
 
     def __enter__(self) -> "Client":
@@ -53,6 +54,9 @@ class Client:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+        for connection in self._lent:
+            connection.close()
+        self._lent.clear()
 
     def cluster(
         self, topics: Iterable[str] | None = None, *, create_topics: bool = False
@@ -100,6 +104,18 @@ class Client:
                     raise
             self._cluster = None
             pause_ms(_PAUSE_MS)
+
+    def connect(self, broker_id: int, deadline_ms: int) -> Connection:
+        """A connection of the caller's own, closed with the client unless it is given back."""
+        address = self._address(broker_id, deadline_ms)
+        connection = Connection.open(address, self._client_id, self._buffers, deadline_ms)
+        self._lent.append(connection)
+        return connection
+
+    def disconnect(self, connection: Connection) -> None:
+        connection.close()
+        if connection in self._lent:
+            self._lent.remove(connection)
 
     def _controller(self, deadline_ms: int) -> int | None:
         """None if it is not known: then any broker may know better."""

@@ -1,6 +1,6 @@
 """A cluster as its Metadata shows it: brokers, topics, and who leads and holds their partitions."""
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -109,3 +109,8 @@ def _refusal(topic: Any) -> KafkaError:
 
 def text_of_id(topic_id: bytes) -> str:
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def id_of_text(text: str) -> bytes:
+    """The other way round."""
+    return urlsafe_b64decode(text + "==")

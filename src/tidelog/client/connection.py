@@ -1,12 +1,17 @@
 """One connection to a broker: what versions it serves, then one request and its answer at a time.
 
+Who has a connection of his own may also send several requests before he takes the answers, which
+come in the same order: with `begin`, `send` and `receive`, which know nothing of what is in them.
+
 A connection that raised `Unreachable` is of no more use: an answer may still be under way on it.
 """
 
+from collections.abc import Sequence
 from importlib.metadata import version as version_of_package
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Buffer
 from tidelog.client.addresses import Address
 from tidelog.client.apis import API_VERSIONS, Api, choose_version
 from tidelog.client.building import Values, build
@@ -14,8 +19,23 @@ from tidelog.client.errors import Unreachable
 from tidelog.client.sockets import Stream, connect
 from tidelog.wire import codec
 from tidelog.wire.frames import FrameReader, ReceiveBuffers
+from tidelog.wire.header import request_header
+from tidelog.wire.values import INT32
 
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+class Room:
+    """Memory to receive into, over and over; it grows with what it must hold."""
+
+    def __init__(self, size: int = 0) -> None:
+        self._memory = bytearray(size)
+
+    def view(self, size: int) -> memoryview:
+        if size > len(self._memory):
+            # Another one, since views on the first may be in use, and then it cannot grow.
+            self._memory = bytearray(size)
+        return memoryview(self._memory)[:size]
 
 
 class Connection:
@@ -48,6 +68,37 @@ class Connection:
         """The response to a request."""
         return self._exchange(api.key, choose_version(api, self.versions), values, deadline_ms)
 
+    def begin(self, api: Api, version: int) -> tuple[int, bytes]:
+        """The correlation id of the next request, and the header it begins with."""
+        self._correlation_id += 1
+        head = request_header(api.key, version, self._correlation_id, self._client_id)
+        return self._correlation_id, head
+
+    def send(self, pieces: Sequence[Buffer], deadline_ms: int) -> None:
+        """A whole frame."""
+        self._stream.send_pieces(pieces, deadline_ms)
+
+    def receive(self, room: Room, deadline_ms: int) -> memoryview:
+        """The next answer frame, without its length; good until the next one is received."""
+        size = INT32.unpack_from(self._fill(room.view(INT32.size), deadline_ms))[0]
+        if not 0 <= size <= ANSWER_BYTES_MAX:
+            raise self.not_understood(f"a frame of {size} bytes")
+        return self._fill(room.view(size), deadline_ms)
+
+    def _fill(self, view: memoryview, deadline_ms: int) -> memoryview:
+        filled = 0
+        while filled < len(view):
+            size = self._stream.receive_into(view[filled:], deadline_ms)
+            if size == 0:
+                raise Unreachable(self.address, f"{self.address} closed the connection")
+            filled += size
+        return view
+
+    @property
+    def stream(self) -> Stream:
+        """To be waited for."""
+        return self._stream
+
     def close(self) -> None:
         self._stream.close()
 
@@ -73,7 +124,7 @@ class Connection:
         try:
             return self._read(api_key, version, self._receive(deadline_ms))
         except KafkaError as error:
-            raise self._not_understood(error.message) from error
+            raise self.not_understood(error.message) from error
 
     def _read(self, api_key: int, version: int, frame: memoryview) -> Any:
         if api_key == API_VERSIONS.key and int.from_bytes(frame[4:6]) == _UNSUPPORTED:
@@ -81,7 +132,7 @@ class Connection:
             version = 0
         correlation_id, entity = codec.read_response(api_key, version, frame)
         if correlation_id != self._correlation_id:
-            raise self._not_understood(
+            raise self.not_understood(
                 f"the answer to {correlation_id} where {self._correlation_id} was asked"
             )
         return entity
@@ -95,7 +146,7 @@ class Connection:
             if frames:
                 return frames[0]
 
-    def _not_understood(self, why: str) -> Unreachable:
+    def not_understood(self, why: str) -> Unreachable:
         return Unreachable(self.address, f"cannot understand what {self.address} answers: {why}")
 
 

@@ -5,11 +5,18 @@ with the address and a sentence for people.
 """
 
 import os
+import select
 import socket
 import time
+from collections.abc import Sequence
+from typing import Final
 
+from tidelog.base.ports import Buffer
 from tidelog.client.addresses import Address
 from tidelog.client.errors import Unreachable
+
+_PIECES_MAX: Final = 1024
+"""As many as the system takes at once."""
 
 
 def now_ms() -> int:
@@ -35,6 +42,16 @@ class Stream:
         except OSError as error:
             raise _lost(self.address, error) from error
 
+    def send_pieces(self, pieces: Sequence[Buffer], deadline_ms: int) -> None:
+        """One after the other, without putting them together first."""
+        left = [memoryview(piece) for piece in pieces]
+        try:
+            while left:
+                self._socket.settimeout(_seconds_until(deadline_ms))
+                left = _without(left, self._socket.sendmsg(left[:_PIECES_MAX]))
+        except OSError as error:
+            raise _lost(self.address, error) from error
+
     def receive_into(self, buffer: memoryview, deadline_ms: int) -> int:
         """How many bytes came; 0 if the other side has closed."""
         try:
@@ -45,6 +62,18 @@ class Stream:
 
     def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+
+def readable(streams: Sequence[Stream], wait_ms: int) -> list[Stream]:
+    """Those on which something came, or which ended; waits until there is one."""
+    poll = select.poll()
+    by_number = {stream.fileno(): stream for stream in streams}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll(wait_ms)]
 
 
 def connect(address: Address, deadline_ms: int) -> Stream:
@@ -58,6 +87,15 @@ def connect(address: Address, deadline_ms: int) -> Stream:
         raise Unreachable(address, f"cannot reach {address}: {_advice(error)}") from error
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Stream(address, connected)
+
+
+def _without(pieces: list[memoryview], size: int) -> list[memoryview]:
+    """What is left of them after so many bytes."""
+    for number, piece in enumerate(pieces):
+        if size < len(piece):
+            return [piece[size:], *pieces[number + 1 :]]
+        size -= len(piece)
+    return []
 
 
 def _seconds_until(deadline_ms: int) -> float:

@@ -25,11 +25,10 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_SEQUENCE
 from tidelog.base.ports import Buffer
+from tidelog.records.checksum import crc32c
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
@@ -52,6 +51,7 @@ ZSTD: Final = 4
 _OFFSET: Final = Struct(">q")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
+_PRODUCER: Final = Struct(">qhi")
 
 type_of_timestamp: Final = ("CreateTime", "LogAppendTime")
 
@@ -244,6 +244,12 @@ def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
     (attributes,) = _ATTRIBUTES.unpack_from(data, CRC_START)
     _ATTRIBUTES.pack_into(data, CRC_START, attributes | LOG_APPEND_TIME)
     _OFFSET.pack_into(data, 35, now_ms)
+    _CRC.pack_into(data, CRC_POSITION, crc32c(memoryview(data)[CRC_START:]))
+
+
+def stamp_producer(data: bytearray | memoryview, producer: tuple[int, int], sequence: int) -> None:
+    """Writes who sends the batch, with his epoch, and its place among his; the CRC is made anew."""
+    _PRODUCER.pack_into(data, 43, *producer, sequence)
     _CRC.pack_into(data, CRC_POSITION, crc32c(memoryview(data)[CRC_START:]))
 
 

@@ -1,0 +1,289 @@
+"""Reading ranges of offsets in bulk: encoded batches, chunk by chunk, with no Python per record.
+
+A chunk lies in memory that the next one overwrites. The question for the next chunk is sent
+before a chunk is handed out, so that it is under way while the caller works. A partition that
+moves to another broker is followed there; offsets that are gone raise `DataLost`.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.client.batch_walk import Walked, walk_batches
+from tidelog.client.client import Client
+from tidelog.client.cluster import text_of_id
+from tidelog.client.connection import Room
+from tidelog.client.errors import Unreachable
+from tidelog.client.fetch_link import FetchLink, FetchOptions
+from tidelog.client.leaders import MOVED, PAUSE_MS, Led, find_leader
+from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.sockets import now_ms, pause_ms
+from tidelog.wire.fetch_client import FetchedPartition
+
+PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
+WAIT_MS_MAX: Final = 500
+READ_COMMITTED: Final = 1
+_ANSWER_BYTES: Final = 4096
+"""What an answer has around its records."""
+_HOLE_ANSWERS: Final = 3
+_GONE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+_RETRIED: Final = MOVED | {ErrorCode.offset_not_available, ErrorCode.unknown_server_error}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets from `start` on, before `end`, of one partition of a topic; of that topic only
+    which has the id, if it is given."""
+
+    topic: str
+    topic_id: bytes | None
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class DataLost(KafkaError):
+    """Offsets that were in the range are gone: aged out, cut off, or the topic is another one."""
+
+    def __init__(self, wanted: Range, first: int, next_there: int, why: str) -> None:
+        what = f"{wanted}: offsets {first} to {next_there - 1} are gone: {why}"
+        super().__init__(ErrorCode.offset_out_of_range, what)
+        self.wanted = wanted
+        self.first = first
+        """The first offset that is gone."""
+        self.next_there = next_there
+        """Where reading may go on; the end of the range if nothing is left of it."""
+
+
+class RangeReader:
+    """Not for several threads at once. One connection is kept, to the broker read last."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
+        wait_ms_max: int = WAIT_MS_MAX,
+        isolation_level: int = 0,
+    ) -> None:
+        self.client = client
+        self.partition_bytes_max = partition_bytes_max
+        self.options = FetchOptions(wait_ms_max=wait_ms_max, isolation_level=isolation_level)
+        self.room = Room(partition_bytes_max + _ANSWER_BYTES)
+        self._link: FetchLink | None = None
+
+    def __enter__(self) -> "RangeReader":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def read(self, wanted: Range) -> Generator[memoryview, None, None]:
+        """Whole record batches whose offsets meet the range, in order, in chunks of at most
+        about `partition_bytes_max` (a single larger batch alone), their CRCs checked. Each chunk
+        is good until the next one is asked for. Holes are passed over; the first and the last
+        batch may have records outside of the range."""
+        if not 0 <= wanted.start <= wanted.end:
+            raise BadValue(f"{wanted}: offsets {wanted.start} to {wanted.end} are no range")
+        reading = _Reading(self, wanted)
+        try:
+            while not reading.is_done:
+                chunk = reading.next_chunk()
+                if len(chunk):
+                    yield chunk
+        finally:
+            if self.is_reading_ahead:
+                self.close()
+
+    @property
+    def is_reading_ahead(self) -> bool:
+        """Whether the next chunk is under way."""
+        return self._link is not None and self._link.is_asked
+
+    def link_to(self, led: Led) -> FetchLink:
+        if self._link is not None and self._link.leader != led.leader:
+            self.close()
+        if self._link is None:
+            self._link = FetchLink(self.client, led, self.options)
+        return self._link
+
+
+class _Reading:
+    """One range on its way."""
+
+    def __init__(self, reader: RangeReader, wanted: Range) -> None:
+        self._reader = reader
+        self._client = reader.client
+        self._wanted = wanted
+        self._position = wanted.start
+        self._led: Led | None = None
+        self._topic_id = wanted.topic_id
+        self._link: FetchLink | None = None
+        self._bytes_max = reader.partition_bytes_max
+        self._empty_answers = 0
+        self._deadline_ms = now_ms() + self._client.timeout_ms
+
+    @property
+    def is_done(self) -> bool:
+        return self._position >= self._wanted.end
+
+    def next_chunk(self) -> memoryview:
+        """May be empty, if there was nothing to be had."""
+        try:
+            fetched = self._exchange()
+        except Unreachable as error:
+            self._try_again(error)
+            return memoryview(b"")
+        except KafkaError as error:
+            if error.code not in _RETRIED:
+                raise
+            self._try_again(error)
+            return memoryview(b"")
+        if fetched is None:
+            return memoryview(b"")
+        if not fetched.records:
+            self._pass_hole(fetched)
+            return memoryview(b"")
+        return self._take(fetched.records)
+
+    def _exchange(self) -> FetchedPartition | None:
+        if self._link is None:
+            self._led = self._find()
+            self._link = self._reader.link_to(self._led)
+        if not self._link.is_asked:
+            self._ask()
+        fetched = self._link.answer(self._reader.room)
+        if fetched is not None and fetched.error_code:
+            self._refused(ErrorCode(fetched.error_code))
+            return None
+        return fetched
+
+    def _ask(self) -> None:
+        assert self._link is not None
+        assert self._led is not None
+        place = (self._wanted.topic, self._wanted.partition)
+        self._link.ask(place, self._led, self._position, self._bytes_max)
+
+    def _find(self) -> Led:
+        led = find_leader(self._client, self._wanted.topic, self._wanted.partition)
+        if self._topic_id is None:
+            self._topic_id = led.topic_id
+        if led.topic_id is not None and led.topic_id != self._topic_id:
+            assert self._topic_id is not None
+            raise self._lost(
+                self._position,
+                self._wanted.end,
+                f"the topic was deleted and made again: its id was {text_of_id(self._topic_id)} "
+                f"and is now {text_of_id(led.topic_id)}",
+            )
+        return led
+
+    def _take(self, records: memoryview) -> memoryview:
+        walked = self._walk(records)
+        if not walked.size and self._position < self._wanted.end <= walked.next_offset:
+            self._position = walked.next_offset
+            return records[:0]
+        if not walked.size:
+            self._ask_for_more(walked)
+            return records[:0]
+        self._position = walked.next_offset
+        self._progress()
+        if not self.is_done:
+            self._ask_ahead()
+        return records[: walked.size]
+
+    def _walk(self, records: memoryview) -> Walked:
+        try:
+            return walk_batches(records, self._position, self._wanted.end)
+        except KafkaError as error:
+            raise KafkaError(error.code, f"{self._wanted}: {error.message}") from error
+
+    def _ask_for_more(self, walked: Walked) -> None:
+        """Brokers send the first batch whole, whatever its size; from one that does not, it is
+        asked for by its size."""
+        if walked.cut_bytes <= self._bytes_max:
+            why = f"{self._wanted}: no whole batch at offset {self._position}"
+            raise KafkaError(ErrorCode.corrupt_message, why)
+        self._bytes_max = walked.cut_bytes
+
+    def _ask_ahead(self) -> None:
+        try:
+            self._ask()
+        except Unreachable:
+            # What has come is handed out first; then the leader is looked for.
+            self._drop_link()
+
+    def _progress(self) -> None:
+        self._bytes_max = self._reader.partition_bytes_max
+        self._empty_answers = 0
+        self._deadline_ms = now_ms() + self._client.timeout_ms
+
+    def _pass_hole(self, fetched: FetchedPartition) -> None:
+        """Nothing came. Either the log does not reach to the end of the range, at present; or it
+        does, and compaction has left nothing between here and there."""
+        is_bound = self._reader.options.isolation_level == READ_COMMITTED
+        bound = fetched.last_stable_offset if is_bound else fetched.high_watermark
+        if bound >= self._wanted.end:
+            self._empty_answers += 1
+            if self._empty_answers >= _HOLE_ANSWERS:
+                self._position = self._wanted.end
+        elif now_ms() > self._deadline_ms:
+            raise self._short(bound, fetched.high_watermark)
+
+    def _short(self, bound: int, high_watermark: int) -> KafkaError:
+        if high_watermark >= self._wanted.end:
+            why = f"{self._wanted}: an open transaction holds back what follows offset {bound}"
+            return KafkaError(ErrorCode.request_timed_out, why)
+        return self._cut_off(max(bound, self._position))
+
+    def _cut_off(self, log_end: int) -> DataLost:
+        return self._lost(log_end, self._wanted.end, f"the log was cut off, it ends at {log_end}")
+
+    def _lost(self, first: int, next_there: int, why: str) -> DataLost:
+        return DataLost(self._wanted, first, next_there, why)
+
+    def _refused(self, code: ErrorCode) -> None:
+        if code is not ErrorCode.offset_out_of_range:
+            raise KafkaError(code, f"{self._wanted}: {code.name.replace('_', ' ')}")
+        self._refused_offset()
+
+    def _refused_offset(self) -> None:
+        """Whether it lies before the beginning of the log or behind its end, nobody says. What is
+        behind the end may be there later: a broker that has just taken over may not know yet how
+        far it reaches."""
+        self._find()
+        place = self._wanted.partition
+        begins = list_offsets(self._client, self._wanted.topic, {place: EARLIEST})[place]
+        if begins > self._position:
+            next_there = min(begins, self._wanted.end)
+            raise self._lost(self._position, next_there, f"the log begins at offset {begins} now")
+        ends = list_offsets(self._client, self._wanted.topic, {place: LATEST})[place]
+        self._try_again(self._cut_off(min(ends, self._position)))
+
+    def _try_again(self, error: KafkaError | Unreachable) -> None:
+        self._drop_link()
+        if now_ms() + PAUSE_MS <= self._deadline_ms:
+            pause_ms(PAUSE_MS)
+        elif isinstance(error, KafkaError) and error.code in _GONE:
+            raise self._lost(self._position, self._wanted.end, error.message) from error
+        else:
+            raise error
+
+    def _drop_link(self) -> None:
+        self._link = None
+        self._reader.close()
