@@ -10,7 +10,8 @@ import gc
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -368,17 +369,25 @@ def by_index(log: PartitionLog) -> Callable[[], float]:
     return partial(seconds, look)
 
 
-def run() -> list[Row]:
+SCENARIOS: dict[str, Callable[[], list[Row]]] = {
+    "append": lambda: [append_ratio(64 << 10, 256 << 20), append_ratio(1 << 20, 512 << 20)],
+    "cost": lambda: [
+        append_cost(idempotent=False),
+        append_cost(idempotent=True),
+        *lookup_costs(),
+    ],
+    "growth": growth,
+}
+
+
+def run(arguments: Sequence[str] = ()) -> list[Row]:
+    """All of it, or what `--only` names."""
+    parser = ArgumentParser("python -m bench log")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    wanted = parser.parse_args(arguments).only
     FOLDER.mkdir(exist_ok=True)
     try:
-        return [
-            append_ratio(64 << 10, 256 << 20),
-            append_ratio(1 << 20, 512 << 20),
-            append_cost(idempotent=False),
-            append_cost(idempotent=True),
-            *lookup_costs(),
-            *growth(),
-        ]
+        return [row for name in wanted for row in SCENARIOS[name]()]
     finally:
         for name in ("append", "cost", "small", "large", "many"):
             shutil.rmtree(FOLDER / name, ignore_errors=True)

@@ -8,7 +8,14 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_records
 from tidelog.log.truncation import restart_at, truncate_suffix
-from tidelog.records.batch import HEADER, read_header, seal
+from tidelog.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    OFFSET_AND_LENGTH,
+    read_header,
+    seal,
+)
 from tidelog.records.control import EndTransaction, encode_end_transaction
 
 SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=150)
@@ -278,6 +285,34 @@ def test_follower_refuses_a_gap_an_overlap_and_a_future_epoch(log: PartitionLog)
     assert log.append_as_follower(second + third, 7) == 6
 
 
+@pytest.mark.parametrize("length", [-13, -1, 0, 20, HEADER_SIZE - LENGTH_OVERHEAD - 1])
+@pytest.mark.parametrize("is_short", [True, False])
+def test_follower_refuses_what_says_that_it_is_whole_and_is_no_batch(
+    log: PartitionLog, length: int, is_short: bool
+) -> None:
+    """D12: such a tail is not the beginning of a batch that would come with the next fetch."""
+    leader = Simulated(SMALL).log
+    for _ in range(2):
+        leader.append_as_leader(batch(2), 7, NOW)
+    first, second = (bytearray(held.data) for held in contents(leader))
+    OFFSET_AND_LENGTH.pack_into(second, 0, 2, length)
+    tail = second[: HEADER_SIZE - 1] if is_short else second
+    with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
+        log.append_as_follower(first + tail, 7)
+    assert log.log_end_offset == 0, "all are checked before one is written"
+
+
+def test_follower_keeps_of_a_fetch_what_is_whole_however_it_was_cut_off() -> None:
+    """R6: at every byte of the second batch."""
+    leader = Simulated(SMALL).log
+    for _ in range(2):
+        leader.append_as_leader(batch(2), 7, NOW)
+    first, second = (held.data for held in contents(leader))
+    for size in range(len(second)):
+        follower = Simulated(SMALL).log
+        assert follower.append_as_follower(first + second[:size], 7) == 2
+
+
 def test_follower_takes_the_gaps_that_compaction_left() -> None:
     leader = Simulated(SMALL).log
     for _ in range(3):
@@ -475,6 +510,17 @@ def test_flush_is_due_after_so_many_records_or_so_much_time() -> None:
     log.append_as_leader(batch(), 0, NOW)
     assert not log.flush_is_due(NOW + 999)
     assert log.flush_is_due(NOW + 1000)
+
+
+def test_flush_is_due_when_the_clock_was_set_back() -> None:
+    """F13: otherwise nothing would be flushed until it is as late as it was."""
+    log = Simulated(LogSettings(flush_ms=1000)).log
+    log.flush(NOW)
+    log.append_as_leader(batch(), 0, NOW - 7_200_000)
+    assert log.flush_is_due(NOW - 7_200_000)
+    log.flush(NOW - 7_200_000)
+    log.append_as_leader(batch(), 0, NOW - 7_200_000)
+    assert not log.flush_is_due(NOW - 7_200_000 + 999)
 
 
 def test_closed_segment_is_flushed_at_the_next_opportunity(log: PartitionLog) -> None:

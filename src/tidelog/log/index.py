@@ -8,15 +8,18 @@ they can always be made again from it. Of a closed segment only every 128th key,
 fences, stays in memory, and a lookup reads the one block between two fences. So a lookup
 costs the same in a small log and in a large one, and nothing is mapped or preallocated.
 Blocks that were read stay decoded, as many as the shared `OpenFiles` has room for, and with
-them what the log was seen to hold at their entries (`OffsetIndex`).
+them what the log was seen to hold at their entries (`OffsetIndex`). A block is one array, and
+decoded without a loop: what a lookup in a large log costs more is memory no cache holds.
 Zeros behind the last entry, as Kafka leaves them, are not entries.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
+from operator import lt
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, TypeAlias
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ports import Buffer, Disk
@@ -25,62 +28,81 @@ from tidelog.log.files import LazyFile, OpenFiles
 OFFSET_ENTRY: Final = Struct(">iI")
 TIME_ENTRY: Final = Struct(">qi")
 BLOCK_ENTRIES: Final = 128
-
-VALUE_BITS: Final = 32
-VALUE_MASK: Final = (1 << VALUE_BITS) - 1
+OFFSET_PARTS: Final = 3
 
 NOTHING: Final = (-1, -1)
+
+Numbers: TypeAlias = "array[int]"
+Block: TypeAlias = Numbers
+"""A stretch of an index: the keys of its own entries and of the first of the next block, so that
+the entry behind a key is always at hand; then the values of all these, in the same order."""
 
 
 def entries_of(path: str, data: Buffer, entry: Struct) -> list[tuple[int, int]]:
     """The entries of an index file, without a zero tail; refuses one whose keys do not grow
     from 0 on."""
+    return list(zip(*checked_columns(path, data, entry), strict=True))
+
+
+def checked_columns(path: str, data: Buffer, entry: Struct) -> tuple[Numbers, Numbers]:
+    """As `entries_of`: the keys and the values."""
     used = len(bytes(data).rstrip(b"\0"))
     used += -used % entry.size
     if used > len(data):
         raise BadValue(f"{path}: {len(data)} bytes are not a multiple of {entry.size}")
-    entries: list[tuple[int, int]] = list(entry.iter_unpack(memoryview(data)[:used]))
-    if entries and (entries[0][0] < 0 or min(value for _, value in entries) < 0):
+    keys, values = columns(data[:used], entry)
+    if keys and (keys[0] < 0 or min(values) < 0):
         raise BadValue(f"{path}: there are negative numbers in it")
-    for before, after in pairwise(entries):
-        if after[0] <= before[0]:
-            raise BadValue(f"{path}: entry {after} does not follow {before}: keys must grow")
-    return entries
+    if not all(map(lt, keys, keys[1:])):
+        entries = zip(keys, values, strict=True)
+        before, after = next(two for two in pairwise(entries) if two[1][0] <= two[0][0])
+        raise BadValue(f"{path}: entry {after} does not follow {before}: keys must grow")
+    return keys, values
 
 
-class Block(NamedTuple):
-    """A stretch of an index, decoded: its own entries and the first of the next block, so that
-    the entry behind a key is always at hand."""
-
-    keys: "array[int]"
-    values: "array[int]"
+def columns(data: Buffer, entry: Struct) -> tuple[Numbers, Numbers]:
+    """The keys and the values of whole entries. A value is a word of 4 bytes, a key one or two."""
+    _, key_code, value_code = list(entry.format)
+    words = array("I", bytes(data))
+    step = entry.size // words.itemsize
+    keys = words[::step]
+    if step > 2:
+        pairs = array("I", bytes(2 * len(keys) * words.itemsize))
+        pairs[::2], pairs[1::2] = keys, words[1::step]
+        keys = pairs
+    found = array(key_code, keys.tobytes()), array(value_code, words[step - 1 :: step].tobytes())
+    if sys.byteorder == "little":
+        for column in found:
+            column.byteswap()
+    return found
 
 
 class SparseIndex:
     """One index of one segment. Keys grow strictly; a value belongs to its key."""
 
+    PARTS: ClassVar[int] = 2
+    """How many numbers a block has for an entry."""
+
     __slots__ = (
-        "_blocks",
         "_count",
         "_entry",
-        "_fences",
         "_file",
         "_files",
         "_keys",
-        "_value_code",
         "_values",
         "_written",
+        "blocks",
+        "fences",
     )
 
     def __init__(self, files: OpenFiles, path: str, entry: Struct) -> None:
         self._files = files
         self._file = LazyFile(files, path)
         self._entry = entry
-        self._keys: array[int] | None = None
+        self._keys: Numbers | None = None
         self._values = array("q")
-        self._fences: array[int] | None = None
-        self._blocks: dict[int, Block] = {}
-        self._value_code = "I"
+        self.fences: Numbers = array("q")
+        self.blocks: dict[int, Block] = {}
         self._count = 0
         self._written = 0
 
@@ -90,11 +112,11 @@ class SparseIndex:
     def create(self, disk: Disk) -> None:
         """Begins an empty index, in memory and on disk."""
         disk.open(self._file.path, "create").truncate(0)
-        self._use([])
+        self._use(array("q"), array("q"))
 
     def load(self) -> None:
         """Takes all entries into memory, to go on writing."""
-        self._use(self._read())
+        self._use(*self._read())
 
     def append(self, key: int, value: int) -> None:
         assert self._keys is not None
@@ -127,7 +149,7 @@ class SparseIndex:
         """Keeps only the fences in memory. All entries must have been written."""
         assert self._keys is not None
         assert self._written == self._count
-        self._fences = self._keys[::BLOCK_ENTRIES]
+        self.fences = self._keys[::BLOCK_ENTRIES]
         self._keys = None
         self._values = array("q")
 
@@ -146,7 +168,7 @@ class SparseIndex:
 
     @property
     def count(self) -> int:
-        if self._keys is None and self._fences is None:
+        if self._keys is None and not self.fences:
             self._find_fences()
         return self._count
 
@@ -165,77 +187,87 @@ class SparseIndex:
 
     def floor(self, key: int) -> tuple[int, int]:
         """The last entry whose key is not above `key`, or (-1, -1)."""
-        keys, values = self.block(key + 1)
-        found = bisect_right(keys, key)
-        return (keys[found - 1], values[found - 1] & VALUE_MASK) if found else NOTHING
+        if self._keys is not None:
+            found = bisect_right(self._keys, key)
+            return (self._keys[found - 1], self._values[found - 1]) if found else NOTHING
+        block = self.block(key + 1)
+        count = len(block) // self.PARTS
+        found = bisect_right(block, key, 0, count)
+        return (block[found - 1], block[count + found - 1]) if found else NOTHING
 
     def ceiling(self, key: int) -> tuple[int, int]:
         """The first entry whose key is not below `key`, or (-1, -1)."""
-        keys, values = self.block(key)
-        found = bisect_left(keys, key)
-        return (keys[found], values[found] & VALUE_MASK) if found < len(keys) else NOTHING
+        if self._keys is not None:
+            found = bisect_left(self._keys, key)
+            return (self._keys[found], self._values[found]) if found < self._count else NOTHING
+        block = self.block(key)
+        count = len(block) // self.PARTS
+        found = bisect_left(block, key, 0, count)
+        return (block[found], block[count + found]) if found < count else NOTHING
 
     def block(self, key: int) -> Block:
-        """Entries among which are the last below `key` and the first that is not."""
-        if self._keys is not None:
-            return Block(self._keys, self._values)
-        number = bisect_left(self._fences or self._find_fences(), key, 1) - 1
-        return self._blocks.get(number) or self._read_block(number)
+        """Of a closed segment: entries among which are the last below `key` and the first that is
+        not. Whoever cannot wait for this call looks at `blocks` and `fences` in the same way."""
+        number = bisect_left(self.fences or self._find_fences(), key, 1) - 1
+        try:
+            return self.blocks[number]
+        except KeyError:
+            return self._read_block(number)
 
     def _read_block(self, number: int) -> Block:
         first, size = number * BLOCK_ENTRIES, self._entry.size
         count = max(0, min(BLOCK_ENTRIES + 1, self._count - first))
         data = self._file.get().pread(count * size, first * size)
-        keys, values = array(self._entry.format[1]), array(self._value_code)
-        for key, value in self._entry.iter_unpack(data):
-            keys.append(key)
-            values.append(value)
-        block = self._blocks[number] = Block(keys, values)
-        self._files.count_block(self._blocks)
+        if len(data) < count * size:
+            raise BadValue(f"{self._file.path}: it has become shorter than {self._count} entries")
+        keys, values = columns(data, self._entry)
+        block = array(keys.typecode.upper(), keys.tobytes())
+        block.extend(array(block.typecode, values))
+        block.extend(array(block.typecode, bytes((self.PARTS - 2) * count * block.itemsize)))
+        self.blocks[number] = block
+        self._files.count_block(self.blocks)
         return block
 
     def entries(self) -> list[tuple[int, int]]:
-        if self._keys is not None:
-            return list(zip(self._keys, self._values, strict=True))
-        return self._read()
+        keys, values = (self._keys, self._values) if self._keys is not None else self._read()
+        return list(zip(keys, values, strict=True))
 
-    def _find_fences(self) -> "array[int]":
-        entries = self._read()
-        self._count = self._written = len(entries)
-        self._fences = array("q", [key for key, _ in entries[::BLOCK_ENTRIES]])
-        return self._fences
+    def _find_fences(self) -> Numbers:
+        keys, _ = self._read()
+        self._count = self._written = len(keys)
+        self.fences = keys[::BLOCK_ENTRIES]
+        return self.fences
 
-    def _read(self) -> list[tuple[int, int]]:
+    def _read(self) -> tuple[Numbers, Numbers]:
         file = self._file.get()
-        return entries_of(self._file.path, file.pread(file.size(), 0), self._entry)
+        return checked_columns(self._file.path, file.pread(file.size(), 0), self._entry)
 
-    def _use(self, entries: list[tuple[int, int]]) -> None:
-        self._keys = array("q", [key for key, _ in entries])
-        self._values = array("q", [value for _, value in entries])
-        self._fences = None
-        self._blocks.clear()
-        self._count = self._written = len(entries)
+    def _use(self, keys: Numbers, values: Numbers) -> None:
+        self._keys = array("q", keys)
+        self._values = array("q", values)
+        self.fences = array("q")
+        self.blocks.clear()
+        self._count = self._written = len(keys)
 
 
 class OffsetIndex(SparseIndex):
-    """In the blocks of a closed segment a value may have, above the position, the size of the
-    batch that was seen there, if every offset from behind the entry before is in it."""
+    """Its blocks have, behind the positions, the size of the batch that was seen there, if every
+    offset from behind the entry before is in it; otherwise 0."""
+
+    PARTS = OFFSET_PARTS
 
     __slots__ = ()
 
     def __init__(self, files: OpenFiles, path: str) -> None:
         super().__init__(files, path, OFFSET_ENTRY)
-        self._value_code = "Q"
 
-    def known(self, key: int) -> int:
-        """The value at the first entry that reaches a relative offset; 0 if it is not at hand. Only
-        one above `VALUE_MASK` tells where the batch is that holds the offset."""
-        fences = self._fences
-        if fences is None:
-            return 0
-        block = self._blocks.get(bisect_left(fences, key, 1) - 1)
-        if block is None:
-            return 0
-        keys, values = block
+    def around(self, key: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the active segment: the last entry below a relative offset and the first that is
+        not."""
+        keys, values = self._keys, self._values
+        assert keys is not None
         found = bisect_left(keys, key)
-        return values[found] if found < len(keys) else 0
+        return (
+            (keys[found - 1], values[found - 1]) if found else NOTHING,
+            (keys[found], values[found]) if found < len(keys) else NOTHING,
+        )

@@ -6,17 +6,16 @@ it is.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final, NamedTuple
-
-from crc32c import crc32c
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.limits import decompressed_bytes_max
 from tidelog.base.ports import Buffer, File
+from tidelog.log.followed_batches import check_followed, note_run, run_for
 from tidelog.log.log_files import LogFiles
 from tidelog.log.producers import FRESH, NO_TRANSACTION, SEQUENCE_MAX
-from tidelog.log.replay import note_batch
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
@@ -34,6 +33,7 @@ from tidelog.records.batch import (
     TRANSACTIONAL,
     ZSTD,
     BatchHeader,
+    RawHeader,
     check_produced,
     check_producer,
     check_stored,
@@ -43,6 +43,7 @@ from tidelog.records.batch import (
     stamp_log_append_time,
     unpack_header,
 )
+from tidelog.records.checksum import crc32c
 from tidelog.records.control import read_end_transaction
 from tidelog.records.time_lookup import first_not_before
 
@@ -201,69 +202,23 @@ class PartitionLog(LogFiles):
         checked before one is written; a batch cut off at the end is left for the next fetch.
         Only compaction leaves gaps, so only a compacted log takes them."""
         view = memoryview(data)
-        headers = self.check_followed(view, leader_epoch)
-        self._append_checked(headers, view[: sum(header.size for header in headers)])
+        headers = check_followed(self, view, leader_epoch)
+        self._append_checked(headers, view)
         return self.log_end_offset
 
-    def check_followed(self, view: memoryview, leader_epoch: int) -> list[BatchHeader]:
-        """The batches of a leader that are whole, each of them checked."""
-        if self.home.failure is not None:
-            self.check_online()
-        headers: list[BatchHeader] = []
-        position, expected = 0, self.log_end_offset
-        while len(view) - position >= LENGTH_OVERHEAD:
-            length = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
-            if position + LENGTH_OVERHEAD + length > len(view):
-                break
-            header = BatchHeader._make(check_stored(view, position))
-            self._check_order(header, expected, leader_epoch)
-            headers.append(header)
-            position += header.size
-            expected = header.next_offset
-        return headers
-
-    def _check_order(self, header: BatchHeader, expected: int, leader_epoch: int) -> None:
-        base = header.base_offset
-        if base < expected or (base > expected and not self.settings.cleanup_compact):
-            raise KafkaError(
-                ErrorCode.corrupt_message,
-                f"{self.partition}: a batch at offset {base} where {expected} is next",
-            )
-        if header.partition_leader_epoch > leader_epoch:
-            raise KafkaError(
-                ErrorCode.corrupt_message,
-                f"{self.partition}: a batch of epoch {header.partition_leader_epoch} "
-                f"from a leader in epoch {leader_epoch}",
-            )
-
-    def _append_checked(self, headers: list[BatchHeader], data: memoryview) -> None:
+    def _append_checked(self, headers: Sequence[RawHeader], data: memoryview) -> None:
         """Writes batches that were checked, as many at a time as a segment has room for."""
         try:
             while headers:
-                first = headers[0]
-                segment = self.room_for(first.size, first.last_offset, first.max_timestamp)
+                base, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = headers[0]
+                segment = self.room_for(LENGTH_OVERHEAD + length, base + delta, timestamp)
                 count, size = run_for(segment, headers)
                 assert segment.file is not None
                 segment.file.pwrite(data[:size], segment.size)
-                self.note_run(segment, headers[:count], data[:size])
+                note_run(self, segment, headers[:count], data[:size])
                 headers, data = headers[count:], data[size:]
         except OSError as error:
             raise self.failed(error) from error
-
-    def note_run(self, segment: Segment, headers: list[BatchHeader], data: memoryview) -> None:
-        """Takes batches that were written at the end of a segment into the log."""
-        start, at = segment.size, 0
-        for header in headers:
-            last_offset, size = header.last_offset, header.size
-            segment.note(start + at, size, header.base_offset, last_offset, header.max_timestamp)
-            epoch = header.partition_leader_epoch
-            if epoch >= 0 and epoch != self.epochs.latest:
-                self.assign_epoch(epoch, header.base_offset)
-            self.log_end_offset = last_offset + 1
-            aborted = note_batch(self.producers, header, data[at : at + size])
-            if aborted is not None:
-                segment.append_aborted(self.disk, aborted)
-            at += size
 
     def room_for(self, size: int, last_offset: int, timestamp: int) -> Segment:
         """The active segment if it takes a batch that ends so, or is as empty as a new one;
@@ -388,13 +343,3 @@ class PartitionLog(LogFiles):
         except KafkaError:
             # Its records cannot be read: whoever asks may see for himself, from its start on.
             return max(header.base_offset, self.log_start_offset), header.max_timestamp
-
-
-def run_for(segment: Segment, headers: list[BatchHeader]) -> tuple[int, int]:
-    """How many of the batches a segment takes that has room for the first, and their size."""
-    count, size = 1, headers[0].size
-    for header in headers[1:]:
-        if not segment.has_room(size + header.size, header.last_offset, header.max_timestamp):
-            break
-        count, size = count + 1, size + header.size
-    return count, size

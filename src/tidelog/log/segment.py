@@ -9,8 +9,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.log_settings import LogSettings
@@ -35,6 +33,7 @@ from tidelog.log.scan import (
     good_batches,
 )
 from tidelog.log.segment_reader import DamagedIndex, SegmentReader
+from tidelog.records.checksum import crc32c
 
 NEVER_MS: Final = 1 << 62
 TAIL_BATCHES: Final = 4096

@@ -14,7 +14,7 @@ from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import File
 from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, LazyFile, OpenFiles, file_name
-from tidelog.log.index import TIME_ENTRY, VALUE_BITS, VALUE_MASK, OffsetIndex, SparseIndex
+from tidelog.log.index import OFFSET_PARTS, TIME_ENTRY, Block, OffsetIndex, SparseIndex
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.log.unverified import Unverified
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
@@ -76,11 +76,21 @@ class SegmentReader:
     def locate(self, offset: int) -> tuple[int, int]:
         """Position and size of the first batch that reaches `offset` or lies behind it;
         (size of the segment, 0) if there is none."""
+        relative = offset - self.base_offset
         if self.file is None:
-            value = self.offset_index.known(offset - self.base_offset)
-            if value > VALUE_MASK:
-                return value & VALUE_MASK, value >> VALUE_BITS
-        elif offset >= self._tail_start:
+            index = self.offset_index
+            try:
+                block = index.blocks[bisect_left(index.fences, relative, 1) - 1]
+            except KeyError:
+                block = self._block(relative)
+            count = len(block) // OFFSET_PARTS
+            found = bisect_left(block, relative, 0, count)
+            if found < count:
+                size = block[count + count + found]
+                if size:
+                    return block[count + found], size
+            return self._search_closed(relative, block, found)
+        if offset >= self._tail_start:
             found = bisect_right(self._tail_next, offset)
             positions = self._tail_positions
             if found >= len(positions):
@@ -88,29 +98,44 @@ class SegmentReader:
             position = positions[found]
             after = positions[found + 1] if found + 1 < len(positions) else self.size
             return position, after - position
-        return self._search(offset)
+        return self._search_active(relative)
 
-    def _search(self, offset: int) -> tuple[int, int]:
-        """As `locate`, through the index and the headers of the log."""
-        relative = offset - self.base_offset
+    def _block(self, relative: int) -> Block:
+        """Of the offset index, from its file."""
         try:
-            keys, values = self.offset_index.block(relative)
+            return self.offset_index.block(relative)
         except (BadValue, FileNotFoundError) as error:
             raise DamagedIndex(self, str(error)) from error
-        found = bisect_left(keys, relative)
-        last, position = -1, 0
-        if found:
-            last, position = keys[found - 1], values[found - 1] & VALUE_MASK
-        if found < len(keys):
-            after = values[found] & VALUE_MASK
+
+    def _search_closed(self, relative: int, block: Block, found: int) -> tuple[int, int]:
+        """As `locate`, through the headers of the log, around an entry of a block. If that entry's
+        batch alone reaches from the entry before, it need not be looked at again."""
+        count = len(block) // OFFSET_PARTS
+        last, position = (block[found - 1], block[count + found - 1]) if found else (-1, 0)
+        if found < count:
+            after = block[count + found]
             if after - position > _SKIM_BYTES:
                 # Where batches are larger than the index interval, the entry's own is the one.
-                first, size = self._span_at(after, keys[found])
+                first, size = self._span_at(after, block[found])
                 if first <= relative:
-                    if found and first == last + 1 and self.file is None:
-                        values[found] = after | size << VALUE_BITS
+                    if found and first == last + 1:
+                        block[count + count + found] = size
                     return after, size
-        return self._walk(position, offset, NO_TIMESTAMP, self.base_offset + last if found else -1)
+        return self._walk_on(relative, last, position)
+
+    def _search_active(self, relative: int) -> tuple[int, int]:
+        """As `locate`, through the headers of the log."""
+        (last, position), (reaching, after) = self.offset_index.around(relative)
+        if after - position > _SKIM_BYTES:
+            first, size = self._span_at(after, reaching)
+            if first <= relative:
+                return after, size
+        return self._walk_on(relative, last, max(0, position))
+
+    def _walk_on(self, relative: int, last: int, position: int) -> tuple[int, int]:
+        """From the batch that ends at `last`, if there is one."""
+        base = self.base_offset
+        return self._walk(position, base + relative, NO_TIMESTAMP, base + last if last >= 0 else -1)
 
     def _span_at(self, position: int, last: int) -> tuple[int, int]:
         """Relative first offset and size of the batch at an index entry, which must end as the
