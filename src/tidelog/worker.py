@@ -1,4 +1,4 @@
-"""The child process that does work which burns CPU: `python -m tidelog.worker`.
+"""The child process that does work which burns CPU.
 
 It reads one JSON line a task on its standard input, `{"task", "argument"}`, and answers with
 one line on its standard output: `{"result"}`, or `{"error", "errno", "path"}` where errno and
@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any, TextIO
@@ -41,7 +40,10 @@ def answer(disk: Disk, request: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         return {"error": error.strerror, "errno": error.errno, "path": error.filename}
     except TaskError as error:
-        traceback.print_exc()
+        # Imported here: it is of no use while all goes well.
+        from traceback import print_exc
+
+        print_exc()
         return {"error": str(error), "errno": None, "path": None}
 
 
@@ -63,7 +65,3 @@ def _lines_until_parent_dies() -> Iterator[str]:
     threading.Thread(target=receive, name="parent", daemon=True).start()
     while True:
         yield lines.get()
-
-
-if __name__ == "__main__":
-    main()

@@ -28,7 +28,7 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_records
 from tidelog.log.truncation import truncate_suffix
 from tidelog.records.control import EndTransaction, encode_end_transaction
-from tidelog.records.key_kernels import SLOT_BYTES
+from tidelog.records.key_table import SLOT_BYTES
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.entropy import RealEntropy

@@ -12,7 +12,7 @@ from tidelog.log import chunks
 from tidelog.log.cleaning import ClosedSegment, clean, group_segments
 from tidelog.log.files import SEGMENT_KINDS
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, seal
-from tidelog.records.key_kernels import SLOT_BYTES
+from tidelog.records.key_table import SLOT_BYTES
 from tidelog.records.reference import Record, encode_batch
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.sim.disk import Crashed, SimDisk

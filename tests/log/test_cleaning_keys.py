@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import BadValue
 from tidelog.log.decided import DecidedTransactions
-from tidelog.log.key_map import MapPass, make_table
+from tidelog.log.key_map import MapPass
 from tidelog.records.batch import HEADER_SIZE
-from tidelog.records.clean_kernels import DROP, judge_records
-from tidelog.records.key_kernels import (
+from tidelog.records.key_kernels import hash_of
+from tidelog.records.key_table import (
     LIMIT,
     OFFSETS_MAX,
     SLOT_BYTES,
     SPAN_END,
     SPAN_START,
-    hash_of,
+    make_table,
 )
-from tidelog.records.map_kernels import DONE, map_records
+from tidelog.records.native import judge_records, map_records
 from tidelog.records.reference import Record, encode_batch
+from tidelog.records.rules import DROP
+from tidelog.records.stops import DONE
 
 MASK = (1 << 64) - 1
 SECRET = bytes(range(16))

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.compaction import RETENTION_MS, Folder, Oracle, last_offsets, read_batches
-from tidelog.log import chunks, cleaning, key_map
-from tidelog.records.key_kernels import SLOT_BYTES
+from tidelog.log import chunks, cleaning
+from tidelog.records import key_table
+from tidelog.records.key_table import SLOT_BYTES
 from tidelog.world.sim.disk import SimDisk
 
 keys = st.sampled_from([b"a", b"b", b"c" * 9, b"", b"e" * 30])
@@ -52,11 +53,17 @@ def apply(folder: Folder, step: tuple[str, Any, int]) -> None:
     st.sampled_from([2, 4, 7, 1000]),
     st.sampled_from([70, 200, 1 << 20]),
     st.sampled_from([1, 10_000]),
+    st.sampled_from([1, 3, 1 << 14]),
     st.booleans(),
 )
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_left_is_what_the_rules_say(
-    history: list[tuple[str, Any, int]], slots: int, size: int, bits_share: int, regroup: bool
+    history: list[tuple[str, Any, int]],
+    slots: int,
+    size: int,
+    bits_share: int,
+    first_slots: int,
+    regroup: bool,
 ) -> None:
     folder = Folder(SimDisk())
     for step in history:
@@ -67,7 +74,8 @@ def test_what_is_left_is_what_the_rules_say(
         patch.object(chunks, "CHUNK_BYTES", size),
         patch.object(cleaning, "OUTPUT_BYTES", size),
         patch.object(cleaning, "VERDICTS", 1 if size == 70 else 1000),
-        patch.object(key_map, "_BITS_SHARE", bits_share),
+        patch.object(key_table, "_BITS_SHARE", bits_share),
+        patch.object(key_table, "_FIRST_SLOTS", first_slots),
     ):
         # Four keys a batch: the smallest map may not have room for one batch.
         map_bytes = SLOT_BYTES * (slots + 5)

@@ -6,18 +6,15 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Buffer
-from tidelog.records.column_inspection import keys_missing_of_many
-from tidelog.records.column_inspection import run as run_many
 from tidelog.records.inspection import (
     FEW_BYTES_MAX,
     FEW_RECORDS_MAX,
     argument_for,
-    keys_missing,
-    run,
     stored_batch,
     task_for,
 )
-from tidelog.records.reference import Record, encode_batch
+from tidelog.records.inspector import keys_missing, run
+from tidelog.records.reference import Record, encode_batch, read_records
 from tidelog.world.sim.disk import SimDisk
 
 LIMIT = 1 << 24
@@ -26,6 +23,10 @@ LIMIT = 1 << 24
 def batch_of(count: int, key: bytes | None = b"k", **fields: int) -> bytearray:
     records = [Record(offset=n, timestamp=0, key=key, value=b"") for n in range(count)]
     return encode_batch(records, **fields)  # type: ignore[arg-type]
+
+
+def counted_plainly(batch: Buffer, limit: int) -> int:
+    return sum(record.key is None for record in read_records(batch, limit))
 
 
 def found(count: object, batch: Buffer) -> int | str:
@@ -37,7 +38,7 @@ def found(count: object, batch: Buffer) -> int | str:
     return result
 
 
-def test_only_batches_of_few_records_and_bytes_are_read_in_plain_python() -> None:
+def test_only_batches_of_few_records_and_bytes_go_to_the_quick_worker() -> None:
     assert task_for(batch_of(1)) == "inspect"
     assert task_for(batch_of(FEW_RECORDS_MAX)) == "inspect"
     assert task_for(batch_of(FEW_RECORDS_MAX + 1)) == "inspect many"
@@ -52,7 +53,7 @@ def test_missing_keys_are_counted_alike(compression: int) -> None:
         for n in range(100)
     ]
     batch = encode_batch(records, compression=compression)
-    assert keys_missing(batch, LIMIT) == keys_missing_of_many(batch, LIMIT) == 34
+    assert keys_missing(batch, LIMIT) == counted_plainly(batch, LIMIT) == 34
 
 
 @settings(max_examples=200, deadline=None)
@@ -69,18 +70,16 @@ def test_damage_is_found_alike(changes: list[tuple[int, int]], compression: int)
     batch = encode_batch(records, compression=compression)
     for at, byte in changes:
         batch[61 + at % (len(batch) - 61)] = byte
-    assert found(keys_missing, batch) == found(keys_missing_of_many, batch)
+    assert found(keys_missing, batch) == found(counted_plainly, batch)
 
 
-@pytest.mark.parametrize("task", [run, run_many])
-def test_both_tasks_answer_alike(task: object) -> None:
-    assert callable(task)
+def test_a_worker_gives_back_what_is_to_be_stored_or_says_what_is_wrong() -> None:
     argument = argument_for(
         batch_of(3_000), 1 << 20, keys_required=True, compression="uncompressed"
     )
-    assert stored_batch(task(SimDisk(), argument)) == batch_of(3_000)
+    assert stored_batch(run(SimDisk(), argument)) == batch_of(3_000)
     keyless = argument_for(
         batch_of(3_000, key=None), 1 << 20, keys_required=True, compression="producer"
     )
     with pytest.raises(KafkaError, match="3000 records have no key"):
-        stored_batch(task(SimDisk(), keyless))
+        stored_batch(run(SimDisk(), keyless))

@@ -60,6 +60,21 @@ def test_one_child_is_started_and_kept(workers: RealWorkers) -> None:
     assert pids != {os.getpid()}
 
 
+def test_a_child_that_had_nothing_to_do_for_a_while_is_sent_away_and_replaced() -> None:
+    workers = RealWorkers(idle_ms=50)
+    pid = pid_of_child(workers)
+    assert is_reaped(pid)
+    assert pid_of_child(workers) != pid
+    workers.close()
+
+
+def test_a_child_that_works_for_longer_than_one_may_idle_is_kept() -> None:
+    workers = RealWorkers(idle_ms=1)
+    jobs = [workers.start("about", {"folder": "/"}) for _ in range(20)]
+    assert len({job.result()["pid"] for job in jobs}) == 1
+    workers.close()
+
+
 def test_the_child_is_less_urgent_than_we_are(workers: RealWorkers) -> None:
     niceness = workers.start("about", {"folder": "/"}).result()["niceness"]
     assert niceness == min(os.nice(0) + 5, 19)
@@ -67,7 +82,7 @@ def test_the_child_is_less_urgent_than_we_are(workers: RealWorkers) -> None:
 
 def test_a_child_that_has_loaded_no_task_is_small(workers: RealWorkers) -> None:
     modules = set(workers.start("about", {"folder": "/"}).result()["modules"])
-    assert not modules & {"numba", "numpy", "pyarrow", "tidelog.log.cleaning"}
+    assert not modules & {"numba", "numpy", "pyarrow", "hypothesis.core", "tidelog.log.cleaning"}
 
 
 def test_starting_tasks_does_not_import_what_they_are_made_of() -> None:

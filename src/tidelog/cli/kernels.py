@@ -28,11 +28,15 @@ def warm() -> None:
     for module in iter_modules(records.__path__):
         if "kernel" in module.name:
             import_module(f"{records.__name__}.{module.name}")
-    # Imported here: it loads numba, which other commands do without.
+    # Imported here: they load numba, which other commands do without.
     from tidelog.records.kernels import FOLDER, compiled
+    from tidelog.records.native import KERNELS, code
+
+    code.find()
 
     for kernel in compiled:
         verb = "loaded" if kernel.from_cache else "compiled"
         typer.echo(f"{verb} {kernel.name} in {kernel.seconds * 1000:.0f} ms")
     where = FOLDER or "no folder that can be written: they are compiled by every process"
+    typer.echo(f"{len(KERNELS)} of them ready for processes without numba")
     typer.echo(f"{len(compiled)} kernels in {perf_counter() - started:.1f} s, kept in {where}")

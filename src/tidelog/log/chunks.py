@@ -7,22 +7,16 @@ for is the business of the pass it belongs to.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final, Protocol
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ports import File
+from tidelog.records.arrays import Int64s
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, OFFSET_AND_LENGTH
-from tidelog.records.batch_kernels import INCOMPLETE, PROBLEMS
-from tidelog.records.map_kernels import AT, BAD_RECORDS, DONE, REASON
+from tidelog.records.stops import AT, BAD_RECORDS, DONE, INCOMPLETE, PROBLEMS, REASON
 
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 19
 NOT_AS_SAID: Final = "the records are not what the batch header says"
-
-ByteArray = NDArray[np.uint8]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +27,23 @@ class Source:
     file: File
     size: int
 
-    def read(self, position: int, wanted: int) -> ByteArray:
+    def read(self, position: int, wanted: int) -> memoryview:
         size = min(wanted, self.size - position)
         data = self.file.pread(size, position)
         if len(data) < size:
             raise damaged(self.path, position + len(data), "the file ends here, too early")
-        return np.frombuffer(data, np.uint8)
+        return memoryview(data)
 
 
 class Pass(Protocol):
     """One way of going through a segment."""
 
-    stop: IntArray
+    stop: Int64s
 
-    def run(self, buffer: ByteArray, position: int) -> None:
+    def run(self, buffer: memoryview, position: int) -> None:
         """Calls the kernel. `position` is where in the file the buffer begins."""
 
-    def resume(self, buffer: ByteArray, position: int) -> bool:
+    def resume(self, buffer: memoryview, position: int) -> bool:
         """Deals with what the kernel stopped for; false to go no further. A `KafkaError` says
         what is wrong with the batch at `stop[AT]`."""
 
@@ -72,19 +66,19 @@ def walk(source: Source, passing: Pass) -> bool:
         stop[AT] = 0
         if not _work_through(source, passing, buffer, position):
             return False
-        position += int(stop[AT])
-        wanted = _wanted(source, buffer, int(stop[AT]), position)
+        position += stop[AT]
+        wanted = _wanted(source, buffer, stop[AT], position)
     return True
 
 
-def _work_through(source: Source, passing: Pass, buffer: ByteArray, position: int) -> bool:
+def _work_through(source: Source, passing: Pass, buffer: memoryview, position: int) -> bool:
     """Runs the kernel until the buffer has no whole batch left; false to go no further."""
     while True:
         passing.run(buffer, position)
-        reason = int(passing.stop[REASON])
+        reason = passing.stop[REASON]
         if reason in (DONE, INCOMPLETE):
             return True
-        at = position + int(passing.stop[AT])
+        at = position + passing.stop[AT]
         if reason in PROBLEMS:
             raise damaged(source.path, at, PROBLEMS[reason])
         if reason == BAD_RECORDS:
@@ -96,18 +90,14 @@ def _work_through(source: Source, passing: Pass, buffer: ByteArray, position: in
             raise damaged(source.path, at, error.message) from error
 
 
-def _wanted(source: Source, buffer: ByteArray, at: int, position: int) -> int:
+def _wanted(source: Source, buffer: memoryview, at: int, position: int) -> int:
     """How much to read next: enough for the batch that did not fit."""
     left = source.size - position
     if left == 0 or at + HEADER_SIZE > len(buffer):
         if left and left <= len(buffer) - at:
             raise damaged(source.path, position, PROBLEMS[INCOMPLETE])
         return CHUNK_BYTES
-    size: int = LENGTH_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(buffer.data, at)[1]
+    size: int = LENGTH_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(buffer, at)[1]
     if size > left:
         raise damaged(source.path, position, PROBLEMS[INCOMPLETE])
     return max(CHUNK_BYTES, size)
-
-
-def numbers(*values: Any) -> IntArray:
-    return np.array(values, np.int64)

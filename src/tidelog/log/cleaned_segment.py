@@ -7,12 +7,9 @@ places is the broker's business.
 
 from typing import Final
 
-import numpy as np
-
 from tidelog.base.errors import BadValue
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log import txn_index
-from tidelog.log.chunks import ByteArray
 from tidelog.log.files import (
     CLEANED,
     LOG,
@@ -23,21 +20,21 @@ from tidelog.log.files import (
     file_name,
     remove_if_there,
 )
+from tidelog.records.arrays import mapped
 from tidelog.records.batch import BatchHeader
-from tidelog.records.batch_kernels import (
+from tidelog.records.indexer import (
     OFFSET_PENDING,
-    OFFSET_SPAN,
     POSITION,
     Indexer,
-    close_indexer,
     new_indexer,
-    note_one_batch,
     take_offset_entries,
     take_time_entries,
 )
-from tidelog.records.clean_kernels import Output
+from tidelog.records.native import close_indexer, note_one_batch
+from tidelog.records.rules import Output
+from tidelog.records.stops import OFFSET_SPAN
 
-INDEX_ROOM: Final = 1 << 16
+INDEX_ROOM: Final = 1 << 12
 
 
 class CleanedSegment:
@@ -59,16 +56,16 @@ class CleanedSegment:
 
     @property
     def size(self) -> int:
-        return int(self.indexer.state[POSITION])
+        return self.indexer.state[POSITION]
 
-    def append(self, batch: Buffer | ByteArray, header: BatchHeader) -> None:
+    def append(self, batch: Buffer, header: BatchHeader) -> None:
         """Appends a batch that no kernel has written."""
-        data, size = np.frombuffer(batch, np.uint8), len(batch)
+        size = len(batch)
         if header.last_offset - self.base > OFFSET_SPAN:
             raise self.too_far()
         self.make_room(size)
-        used = int(self.output.used[0])
-        self.output.data[used : used + size] = data
+        used = self.output.used[0]
+        self.output.data[used : used + size] = batch
         self.output.used[0] = used + size
         note_one_batch(self.indexer, header.last_offset, header.max_timestamp, size)
 
@@ -77,18 +74,18 @@ class CleanedSegment:
 
     def make_room(self, size: int) -> None:
         """Writes out what is in the buffer, and makes it larger if it is too small for `size`."""
-        if int(self.output.used[0]) + size > len(self.output.data) or self._is_index_full():
+        if self.output.used[0] + size > len(self.output.data) or self._is_index_full():
             self.flush()
         if size > len(self.output.data):
-            self.output = self.output._replace(data=np.empty(size, np.uint8))
+            self.output = self.output._replace(data=mapped(size))
 
     def need_verdicts(self, count: int) -> None:
-        self.output = self.output._replace(verdicts=np.empty(count, np.uint8))
+        self.output = self.output._replace(verdicts=mapped(count))
 
     def flush(self) -> None:
-        used = int(self.output.used[0])
+        used = self.output.used[0]
         if used:
-            self._file.pwrite(self.output.data[:used].data, self._written)
+            self._file.pwrite(self.output.data[:used], self._written)
         self._written += used
         self.output.used[0] = 0
         self._offset_entries += take_offset_entries(self.indexer)
@@ -116,7 +113,7 @@ class CleanedSegment:
         )
 
     def _is_index_full(self) -> bool:
-        return bool(self.indexer.state[OFFSET_PENDING] + 1 >= INDEX_ROOM)
+        return self.indexer.state[OFFSET_PENDING] + 1 >= INDEX_ROOM
 
     def _path(self, kind: str) -> str:
         return f"{self._folder}/{file_name(self.base, kind)}{CLEANED}"

@@ -17,12 +17,12 @@ from tidelog.log.cleaned_segment import CleanedSegment
 from tidelog.log.decided import DecidedTransactions, read_aborted
 from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from tidelog.log.filtering import FilterPass, Retention
-from tidelog.log.key_map import MapPass, make_table
-from tidelog.records.batch_kernels import OFFSET_SPAN
-from tidelog.records.clean_kernels import new_output
-from tidelog.records.map_kernels import RECORDS_KEPT, RECORDS_READ
+from tidelog.log.key_map import MapPass
+from tidelog.records.key_table import make_table
+from tidelog.records.rules import new_output
+from tidelog.records.stops import OFFSET_SPAN, RECORDS_KEPT, RECORDS_READ
 
-OUTPUT_BYTES: Final = 1 << 20
+OUTPUT_BYTES: Final = 1 << 19
 VERDICTS: Final = 1 << 17
 
 
@@ -112,10 +112,10 @@ def clean(disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "end": mapping.end,
         "stats": {
-            "records_mapped": int(mapping.stop[RECORDS_READ]),
+            "records_mapped": mapping.stop[RECORDS_READ],
             "keys": mapping.keys,
-            "records_read": int(filtering.stop[RECORDS_READ]),
-            "records_kept": int(filtering.stop[RECORDS_KEPT]),
+            "records_read": filtering.stop[RECORDS_READ],
+            "records_kept": filtering.stop[RECORDS_KEPT],
             "bytes_read": sum(segment.size for segment in rewritten),
             "bytes_written": sum(target.size for target in cleaned),
         },

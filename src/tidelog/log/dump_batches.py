@@ -8,8 +8,6 @@ are named instead of shown. Damage inside a batch is reported and the walk goes 
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import NO_SEQUENCE
 from tidelog.base.ports import Disk, File
@@ -17,6 +15,7 @@ from tidelog.log.dump_options import DumpOptions
 from tidelog.log.dump_text import Problem, printable
 from tidelog.log.dump_walk import LogWalk, crc_in_pieces
 from tidelog.records.batch import CRC_START, BatchHeader, sequence_after, type_of_timestamp
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import NAMES
 from tidelog.records.control import ControlType, control_type, read_end_transaction
 from tidelog.records.reference import Record, read_records

@@ -9,8 +9,6 @@ were preallocated, or that were being written when the machine went down, look l
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.base.limits import DECOMPRESSED_BYTES_MAX
 from tidelog.base.ports import File
 from tidelog.records.batch import (
@@ -22,6 +20,7 @@ from tidelog.records.batch import (
     BatchHeader,
     bad_magic,
 )
+from tidelog.records.checksum import crc32c
 
 CHUNK_BYTES: Final = 1 << 20
 BATCH_BYTES_MAX: Final = DECOMPRESSED_BYTES_MAX

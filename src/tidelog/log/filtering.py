@@ -9,13 +9,12 @@ holds the last offset of an active producer or of the whole segment.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tidelog.base.ids import NO_TIMESTAMP
-from tidelog.log.chunks import ByteArray, IntArray, Source, bad_records, numbers, walk
+from tidelog.log.chunks import Source, bad_records, walk
 from tidelog.log.cleaned_segment import CleanedSegment
 from tidelog.log.decided import DecidedTransactions
 from tidelog.log.key_map import records_of
+from tidelog.records.arrays import Int64s, numbers, zeros
 from tidelog.records.batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON,
@@ -23,21 +22,21 @@ from tidelog.records.batch import (
     read_header,
     seal,
 )
-from tidelog.records.clean_kernels import (
+from tidelog.records.compression import compress
+from tidelog.records.control import ControlType, control_type
+from tidelog.records.key_table import KeyTable, Window
+from tidelog.records.native import clean_batches, copy_kept, judge_records
+from tidelog.records.reference import RECORD_SIZE_MIN, read_records
+from tidelog.records.rules import (
+    DROP,
     GROWTH,
     KEEP,
     KEEP_TOMBSTONE,
     LAST_POSITION,
     Rules,
-    clean_batches,
-    copy_kept,
-    judge_records,
     new_rules,
 )
-from tidelog.records.compression import compress
-from tidelog.records.control import ControlType, control_type
-from tidelog.records.key_kernels import KeyTable, Window
-from tidelog.records.map_kernels import (
+from tidelog.records.stops import (
     AT,
     BAD_RECORDS,
     BEYOND,
@@ -50,7 +49,6 @@ from tidelog.records.map_kernels import (
     SPECIAL,
     STOP_FIELDS,
 )
-from tidelog.records.reference import RECORD_SIZE_MIN, read_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class FilterPass:
         window: Window,
         transactions: DecidedTransactions,
     ) -> None:
-        self.stop: IntArray = np.zeros(STOP_FIELDS, np.int64)
+        self.stop: Int64s = zeros(STOP_FIELDS)
         self._retention = retention
         self._rules = retention.rules()
         self._table = table
@@ -97,28 +95,30 @@ class FilterPass:
     def take(self, source: Source, base: int, target: CleanedSegment, is_last: bool) -> None:
         """Takes a whole segment. `is_last`: no batch of the group follows."""
         self.target = target
+        self._prepare()
         self.stop[NEXT_OFFSET] = max(base, self.stop[NEXT_OFFSET])
         self._end_of_last = source.size if is_last else -1
         walk(source, self)
 
-    def run(self, buffer: ByteArray, position: int) -> None:
+    def run(self, buffer: memoryview, position: int) -> None:
         self._rules.numbers[LAST_POSITION] = self._end_of_last - position
+        if self._output is not self.target.output:
+            self._prepare()
+        self._clean(buffer)
+
+    def _prepare(self) -> None:
+        """Anew wherever the output goes to other memory."""
         target = self.target
-        clean_batches(
-            buffer,
-            self._rules,
-            self._table,
-            self._window,
-            target.output,
-            target.indexer,
-            self.stop,
+        self._output = target.output
+        self._clean = clean_batches.prepared(
+            self._rules, self._table, self._window, target.output, target.indexer, self.stop
         )
 
-    def resume(self, buffer: ByteArray, position: int) -> bool:
-        reason, at = int(self.stop[REASON]), int(self.stop[AT])
+    def resume(self, buffer: memoryview, position: int) -> bool:
+        reason, at = self.stop[REASON], self.stop[AT]
         if reason == BEYOND:
             raise self.target.too_far()
-        header = read_header(buffer.data, at)
+        header = read_header(buffer, at)
         if reason == SPECIAL:
             self._take_special(header, buffer, at, position)
         elif reason == OUTPUT_FULL:
@@ -129,7 +129,9 @@ class FilterPass:
             self.target.need_verdicts(header.record_count)
         return True
 
-    def _take_special(self, header: BatchHeader, buffer: ByteArray, at: int, position: int) -> None:
+    def _take_special(
+        self, header: BatchHeader, buffer: memoryview, at: int, position: int
+    ) -> None:
         batch = buffer[at : at + header.size]
         self._is_last = position + at + header.size == self._end_of_last
         if header.is_control:
@@ -140,7 +142,7 @@ class FilterPass:
         self.stop[NEXT_OFFSET] = header.next_offset
         self.stop[RECORDS_READ] += header.record_count
 
-    def _filter_marker(self, header: BatchHeader, batch: ByteArray) -> None:
+    def _filter_marker(self, header: BatchHeader, batch: memoryview) -> None:
         retention, kind = self._retention, self._control_type(batch)
         ends_transaction = kind in (ControlType.ABORT, ControlType.COMMIT)
         has_data = ends_transaction and self._transactions.saw_marker(header)
@@ -158,11 +160,11 @@ class FilterPass:
         if aborted is not None:
             self.target.append_aborted(aborted)
 
-    def _control_type(self, batch: ByteArray) -> ControlType | None:
-        record = next(read_records(batch.data, self._retention.max_batch_bytes), None)
+    def _control_type(self, batch: memoryview) -> ControlType | None:
+        record = next(read_records(batch, self._retention.max_batch_bytes), None)
         return control_type(record.key) if record is not None else None
 
-    def _filter_data(self, header: BatchHeader, batch: ByteArray) -> None:
+    def _filter_data(self, header: BatchHeader, batch: memoryview) -> None:
         self._transactions.saw_data(header)
         if header.base_offset >= self._retention.end:
             self._keep(header, batch)
@@ -173,7 +175,7 @@ class FilterPass:
         records = records_of(header, batch, 0, self._retention.max_batch_bytes)
         verdicts = self._judge(header, records)
         needs_horizon = header.delete_horizon_ms is None and KEEP_TOMBSTONE in verdicts
-        kept = np.count_nonzero(verdicts)
+        kept = len(verdicts) - verdicts.count(DROP)
         if not kept:
             self._leave_empty(header)
         elif kept == header.record_count and not needs_horizon:
@@ -181,10 +183,10 @@ class FilterPass:
         else:
             self._rewrite(header, records, verdicts, needs_horizon=needs_horizon)
 
-    def _judge(self, header: BatchHeader, records: ByteArray) -> ByteArray:
+    def _judge(self, header: BatchHeader, records: memoryview) -> bytearray:
         if header.record_count * RECORD_SIZE_MIN > len(records):
             raise bad_records()
-        verdicts = np.empty(header.record_count, np.uint8)
+        verdicts = bytearray(header.record_count)
         shape = numbers(header.base_offset, header.last_offset_delta, header.record_count)
         has_expired = self._retention.has_expired(header)
         result = judge_records(records, shape, has_expired, self._table, self._window, verdicts)
@@ -192,7 +194,7 @@ class FilterPass:
             raise bad_records()
         return verdicts
 
-    def _keep(self, header: BatchHeader, batch: ByteArray) -> None:
+    def _keep(self, header: BatchHeader, batch: memoryview) -> None:
         self.target.append(batch, header)
         self.stop[RECORDS_KEPT] += header.record_count
 
@@ -208,25 +210,28 @@ class FilterPass:
     def _rewrite(
         self,
         header: BatchHeader,
-        records: ByteArray,
-        verdicts: ByteArray | None,
+        records: memoryview,
+        verdicts: bytearray | None,
         *,
         needs_horizon: bool = True,
     ) -> None:
         """Writes the batch with the records that stay, all of them without verdicts."""
         if verdicts is None:
-            verdicts = np.full(header.record_count, KEEP, np.uint8)
+            verdicts = bytearray([KEEP]) * header.record_count
         base_timestamp = header.base_timestamp
         if needs_horizon:
             base_timestamp = self._retention.new_horizon_ms
         change = header.base_timestamp - base_timestamp
-        kept = np.empty(len(records) + GROWTH * header.record_count, np.uint8)
-        size, latest = copy_kept(records, verdicts, change, header.base_timestamp, kept)
+        kept = bytearray(len(records) + GROWTH * header.record_count)
+        shift = numbers(change, header.base_timestamp, NO_TIMESTAMP)
+        size = copy_kept(records, verdicts, shift, kept)
         header = header._replace(
             attributes=header.attributes | (DELETE_HORIZON if needs_horizon else 0),
             base_timestamp=base_timestamp,
-            max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
-            record_count=int(np.count_nonzero(verdicts)),
+            max_timestamp=header.max_timestamp if header.is_log_append_time else shift[2],
+            record_count=len(verdicts) - verdicts.count(DROP),
         )
-        self.target.append(seal(header, compress(header.compression, kept[:size].data)), header)
+        self.target.append(
+            seal(header, compress(header.compression, memoryview(kept)[:size])), header
+        )
         self.stop[RECORDS_KEPT] += header.record_count

@@ -11,43 +11,45 @@ next batch cannot be found.
 from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
-from crc32c import crc32c
-
 from tidelog.base.ports import Buffer, Disk, File
-from tidelog.log.chunks import CHUNK_BYTES, ByteArray, IntArray, Source
+from tidelog.log.chunks import CHUNK_BYTES, Source
 from tidelog.log.files import LOG, OFFSET_INDEX, REBUILT, TIME_INDEX, file_name
+from tidelog.records.arrays import Int64s, zeros
 from tidelog.records.batch import CRC_START, HEADER_SIZE, read_header
-from tidelog.records.batch_kernels import (
-    BAD_CRC,
-    BAD_MAGIC,
-    INCOMPLETE,
+from tidelog.records.checksum import crc32c
+from tidelog.records.indexer import (
     MAX_TIMESTAMP,
     MAX_TIMESTAMP_OFFSET,
     POSITION,
-    PROBLEMS,
-    close_indexer,
     new_indexer,
     take_offset_entries,
     take_time_entries,
 )
-from tidelog.records.map_kernels import AT, DONE, NEXT_OFFSET, OUTPUT_FULL, REASON
-from tidelog.records.producer_kernels import (
+from tidelog.records.native import Call, close_indexer, move_producers, scan_batches
+from tidelog.records.picker import (
     DATA_ROW,
     PRODUCERS,
     last_batches,
-    move_producers,
+    new_epoch_starts,
     new_picker,
+    take_epochs,
     take_picked,
 )
-from tidelog.records.scan_kernels import (
+from tidelog.records.stops import (
+    AT,
+    BAD_CRC,
+    BAD_MAGIC,
     BATCHES,
     DAMAGED,
-    STOP_FIELDS,
+    DONE,
+    INCOMPLETE,
+    NEXT_OFFSET,
+    OUTPUT_FULL,
+    PROBLEMS,
+    REASON,
+    SCAN_STOP_FIELDS,
     TRUSTED_UPTO,
     VOUCHED,
-    new_epoch_starts,
-    scan_batches,
 )
 
 _ROOM: Final = 1 << 14
@@ -60,7 +62,7 @@ class Scan:
 
     def __init__(self, source: Source, argument: Mapping[str, Any]) -> None:
         self.source = source
-        self.stop: IntArray = np.zeros(STOP_FIELDS, np.int64)
+        self.stop: Int64s = zeros(SCAN_STOP_FIELDS)
         self.stop[NEXT_OFFSET] = max(argument["base"], argument["expected_offset"])
         self.stop[TRUSTED_UPTO] = argument.get("trusted_upto", 0)
         self.indexer = new_indexer(
@@ -69,14 +71,18 @@ class Scan:
         self.indexer.state[POSITION] = argument["from_position"]
         self.picker = new_picker(_FEW_PRODUCERS, _ROOM)
         self.epoch_starts = new_epoch_starts(_ROOM)
-        self.picked: list[Any] = []
+        self._scan = self._prepared()
+        self.picked: list[list[int]] = []
         self.epochs: list[list[int]] = []
         self.offset_entries = bytearray()
         self.time_entries = bytearray()
 
+    def _prepared(self) -> Call:
+        return scan_batches.prepared(self.indexer, self.picker, self.epoch_starts, self.stop)
+
     @property
     def position(self) -> int:
-        return int(self.indexer.state[POSITION])
+        return self.indexer.state[POSITION]
 
     def run(self) -> str | None:
         """Goes through the file; why it stopped before the end, if it did."""
@@ -90,25 +96,25 @@ class Scan:
                 return self._explain(buffer, reason)
         return None
 
-    def _take(self, buffer: ByteArray) -> int:
+    def _take(self, buffer: memoryview) -> int:
         while True:
-            scan_batches(buffer, self.indexer, self.picker, self.epoch_starts, self.stop)
+            self._scan(buffer)
             if self.stop[REASON] != OUTPUT_FULL:
-                return int(self.stop[REASON])
+                return self.stop[REASON]
             self.collect()
 
-    def _take_large(self, buffer: ByteArray) -> int:
+    def _take_large(self, buffer: memoryview) -> int:
         """A batch that is larger than a buffer: its checksum is made piece by piece."""
         if len(buffer) < HEADER_SIZE:
             return INCOMPLETE
-        header = read_header(buffer.data)
+        header = read_header(buffer)
         end = self.position + header.size
         if end > self.source.size:
             return INCOMPLETE
         crc, at = 0, self.position + CRC_START
         while at < end:
             piece = self.source.read(at, min(CHUNK_BYTES, end - at))
-            crc = crc32c(piece.data, crc)
+            crc = crc32c(piece, crc)
             at += len(piece)
         if crc != header.crc and header.next_offset > self.stop[TRUSTED_UPTO]:
             return BAD_CRC
@@ -119,10 +125,10 @@ class Scan:
         self.stop[DAMAGED] = max(damaged, self.stop[DAMAGED])
         return reason
 
-    def _explain(self, buffer: ByteArray, reason: int) -> str:
-        start = buffer[int(self.stop[AT]) :][:HEADER_SIZE]
+    def _explain(self, buffer: memoryview, reason: int) -> str:
+        start = buffer[self.stop[AT] :][:HEADER_SIZE]
         words = "torn" if reason == INCOMPLETE else PROBLEMS[reason]
-        if reason in (INCOMPLETE, BAD_MAGIC) and not start.any():
+        if reason in (INCOMPLETE, BAD_MAGIC) and not any(start):
             words = "zeros"
         return f"{words} at position {self.position}"
 
@@ -130,22 +136,21 @@ class Scan:
         """Takes out what has been collected, and makes room for more producers."""
         self.offset_entries += take_offset_entries(self.indexer)
         self.time_entries += take_time_entries(self.indexer)
-        self.picked.append(take_picked(self.picker))
-        self.epochs += self.epoch_starts.pairs[: int(self.epoch_starts.count[0])].tolist()
-        self.epoch_starts.count[0] = 0
+        self.picked += take_picked(self.picker)
+        self.epochs += take_epochs(self.epoch_starts)
         slots = len(self.picker.entries)
-        if 2 * int(self.picker.counts[PRODUCERS]) >= slots:
+        if 2 * self.picker.counts[PRODUCERS] >= slots:
             larger = new_picker(2 * slots, _ROOM)
             move_producers(self.picker, larger)
             self.picker = larger
+            self._scan = self._prepared()
 
     def producer_batches(self) -> list[list[int]]:
         """The batches that the producer state needs, in their order; a marker's list has two
         more numbers, its type and its coordinator's epoch."""
-        rows = np.concatenate([*self.picked, last_batches(self.picker)])
-        _, first = np.unique(rows[:, 0], return_index=True)
-        listed: list[list[int]] = rows[first].tolist()
-        return [row if row[DATA_ROW] >= 0 else row[:DATA_ROW] for row in listed]
+        found = {row[0]: row for row in (*last_batches(self.picker), *self.picked)}
+        rows = [found[position] for position in sorted(found)]
+        return [row if row[DATA_ROW] >= 0 else row[:DATA_ROW] for row in rows]
 
 
 def scan(disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,12 +165,12 @@ def scan(disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
         _write(disk, path, TIME_INDEX, run.time_entries)
     return {
         "valid_bytes": run.position,
-        "next_offset": int(run.stop[NEXT_OFFSET]),
+        "next_offset": run.stop[NEXT_OFFSET],
         "reason": reason,
-        "batches": int(run.stop[BATCHES]),
-        "damaged": int(run.stop[DAMAGED]),
-        "max_timestamp": int(run.indexer.state[MAX_TIMESTAMP]),
-        "max_timestamp_offset": int(run.indexer.state[MAX_TIMESTAMP_OFFSET]),
+        "batches": run.stop[BATCHES],
+        "damaged": run.stop[DAMAGED],
+        "max_timestamp": run.indexer.state[MAX_TIMESTAMP],
+        "max_timestamp_offset": run.indexer.state[MAX_TIMESTAMP_OFFSET],
         "epochs": run.epochs,
         "producer_batches": run.producer_batches(),
     }

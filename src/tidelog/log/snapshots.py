@@ -13,13 +13,12 @@ One that was torn by a crash does not match its CRC; it is removed and an older 
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import NO_SEQUENCE
 from tidelog.base.ports import Disk
 from tidelog.log.files import SNAPSHOT, base_offset_of, file_name, read_whole, write_whole
 from tidelog.log.producers import Producer, Producers
+from tidelog.records.checksum import crc32c
 
 VERSION: Final = 1
 HEADER: Final = Struct(">hIi")

@@ -6,11 +6,9 @@ because lookups in the map go through a window; a batch that loses nothing is th
 it is.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import numpy as np
-from numba import typeof, types
+from numba import types
 
 from tidelog.records.batch import (
     COMPRESSION_MASK,
@@ -21,18 +19,7 @@ from tidelog.records.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
 )
-from tidelog.records.batch_kernels import (
-    ATTRIBUTES_AT,
-    BASE_TIMESTAMP_AT,
-    COUNT_AT,
-    INDEXER,
-    MAX_TIMESTAMP_AT,
-    OFFSET_SPAN,
-    PRODUCER_ID_AT,
-    check_batch,
-    has_room,
-    note_batch,
-)
+from tidelog.records.batch_kernels import INDEXER, check_shape, crc_is_good, note_batch, room_of
 from tidelog.records.byte_kernels import (
     copy_bytes,
     read_varint,
@@ -44,30 +31,15 @@ from tidelog.records.crc_kernel import crc32c
 from tidelog.records.kernels import BYTES, BYTES_OUT, INT64S, INT64S_OUT, helper, kernel
 from tidelog.records.key_kernels import (
     KEY_TABLE,
-    WINDOW,
     WINDOW_TYPE,
     add_to_window,
     drop_outdated,
     has_mark,
     is_in_span,
+    is_untouched,
 )
-from tidelog.records.map_kernels import (
-    AT,
-    BAD_RECORDS,
-    BEYOND,
-    DONE,
-    MALFORMED,
-    MORE_VERDICTS,
-    NEXT_OFFSET,
-    OUTPUT_FULL,
-    REASON,
-    RECORDS_KEPT,
-    RECORDS_READ,
-    SPECIAL,
-    SPECIAL_BITS,
-    read_key,
-    shape_of,
-)
+from tidelog.records.key_table import WINDOW
+from tidelog.records.map_kernels import MALFORMED, read_key, shape_of
 from tidelog.records.memory_kernels import (
     inlined,
     load_int16,
@@ -78,59 +50,45 @@ from tidelog.records.memory_kernels import (
     store_int64,
 )
 from tidelog.records.reference import RECORD_SIZE_MIN
+from tidelog.records.rules import (
+    DROP,
+    END,
+    GROUP_BATCHES,
+    GROWTH,
+    KEEP,
+    KEEP_TOMBSTONE,
+    LAST_POSITION,
+    NEW_HORIZON_MS,
+    NOW_MS,
+    Output,
+    Rules,
+)
+from tidelog.records.stops import (
+    AT,
+    ATTRIBUTES_AT,
+    BAD_CRC,
+    BAD_RECORDS,
+    BASE_TIMESTAMP_AT,
+    BEYOND,
+    COUNT_AT,
+    DONE,
+    MAX_TIMESTAMP_AT,
+    MORE_VERDICTS,
+    NEXT_OFFSET,
+    OFFSET_SPAN,
+    OUTPUT_FULL,
+    PRODUCER_ID_AT,
+    REASON,
+    RECORDS_KEPT,
+    RECORDS_READ,
+    SPECIAL,
+    SPECIAL_BITS,
+)
 
-DROP: Final = 0
-KEEP: Final = 1
-KEEP_TOMBSTONE: Final = 2
-
-GROWTH: Final = 13
-"""By how much a record may grow when its timestamp is written anew: 9 bytes, and 4 more of
-length."""
-GROUP_BATCHES: Final = 256
+RULES: Final = types.NamedTuple((INT64S_OUT, INT64S_OUT), Rules)
+OUTPUT: Final = types.NamedTuple((BYTES_OUT, INT64S_OUT, BYTES_OUT, INT64S_OUT), Output)
 _GROUP_RECORDS: Final = 4096
 _NO_TIMESTAMP: Final = -1
-
-
-class Rules(NamedTuple):
-    """What decides over a record. `numbers` by the names below; `active` is sorted."""
-
-    numbers: Any
-    active: Any
-
-
-END: Final = 0
-NOW_MS: Final = 1
-NEW_HORIZON_MS: Final = 2
-LAST_POSITION: Final = 3
-"""Where in the buffer the last batch of the group ends; -1 if it is not in it."""
-
-
-def new_rules(end: int, now_ms: int, new_horizon_ms: int, active: Iterable[int]) -> Rules:
-    """The rules of one cleaning; `active` are the offsets whose batches stay, if empty."""
-    numbers = np.array([end, now_ms, new_horizon_ms, -1], np.int64)
-    return Rules(numbers, np.array(sorted(active), np.int64))
-
-
-RULES: Final = typeof(new_rules(0, 0, 0, ()))
-
-
-class Output(NamedTuple):
-    """Where cleaned batches go: `used` has one element, how much of `data` is taken. Verdicts
-    and positions are of the batches at hand; `positions` has `GROUP_BATCHES` elements."""
-
-    data: Any
-    used: Any
-    verdicts: Any
-    positions: Any
-
-
-def new_output(size: int, verdicts: int) -> Output:
-    positions = np.empty(GROUP_BATCHES, np.int64)
-    verdicts_so_far = np.empty(verdicts, np.uint8)
-    return Output(np.empty(size, np.uint8), np.zeros(1, np.int64), verdicts_so_far, positions)
-
-
-OUTPUT: Final = typeof(new_output(0, 0))
 
 
 # -- the second pass: verdicts
@@ -217,12 +175,14 @@ def _copy_kept(
     return at + position - run, latest
 
 
-@kernel(types.UniTuple(types.int64, 2)(BYTES, BYTES, types.int64, types.int64, BYTES_OUT))
-def copy_kept(buffer: Any, verdicts: Any, change: int, base_timestamp: int, output: Any) -> Any:
+@kernel(types.int64(BYTES, BYTES, INT64S_OUT, BYTES_OUT))
+def copy_kept(buffer: Any, verdicts: Any, shift: Any, output: Any) -> int:
     """The records of one batch, not compressed any more, without those to be dropped: how many
-    bytes of `output` they take, and their largest timestamp."""
-    shift = (change, base_timestamp)
-    return _copy_kept(buffer, 0, len(buffer), verdicts, 0, shift, (output, 0))
+    bytes of `output` they take. Of `shift`, the first number is added to their timestamp deltas,
+    the second is the timestamp that those count from, the third becomes the largest of them."""
+    both = (shift[0], shift[1])
+    end, shift[2] = _copy_kept(buffer, 0, len(buffer), verdicts, 0, both, (output, 0))
+    return int(end)
 
 
 @helper
@@ -298,8 +258,7 @@ def _write_batch(buffer: Any, position: int, first: int, rules: Any, output: Any
         kept += output.verdicts[index] != DROP
         tombstones += output.verdicts[index] == KEEP_TOMBSTONE
     needs_horizon = tombstones > 0 and not attributes & DELETE_HORIZON
-    untouched = kept == count and count > 0 and not needs_horizon
-    if untouched or base_offset >= rules.numbers[END]:
+    if kept == count and count > 0 and not needs_horizon:
         copy_bytes(output.data, at, buffer, position, size)
         return int(at + size)
     if kept:
@@ -313,46 +272,67 @@ def _write_batch(buffer: Any, position: int, first: int, rules: Any, output: Any
 
 
 @inlined
-def _gather(buffer: Any, rules: Any, tools: Any, positions: Any, stop: Any) -> int:
+def _why_not(buffer: Any, position: int, size: int, batch: Any, room: Any) -> int:
+    """Why the batch at `position`, whose header is sound, cannot be taken now, if it cannot.
+    `room` is what there is of bytes, of index entries, and of verdicts."""
+    bytes_left, entries_left, verdicts_left = room
+    if load_int16(buffer, position + ATTRIBUTES_AT) & SPECIAL_BITS:
+        return SPECIAL if crc_is_good(buffer, position, size) else BAD_CRC
+    if batch[2] * RECORD_SIZE_MIN > size - HEADER_SIZE:
+        return BAD_RECORDS
+    if size + batch[2] * GROWTH > bytes_left or entries_left < 1:
+        return OUTPUT_FULL
+    if batch[2] > verdicts_left:
+        return MORE_VERDICTS
+    return DONE if crc_is_good(buffer, position, size) else BAD_CRC
+
+
+@inlined
+def _judge_batch(buffer: Any, position: int, batch: Any, rules: Any, first: int, tools: Any) -> int:
+    """The verdicts over the records of a batch, from the `first` one on."""
+    size = load_int32(buffer, position + 8) + LENGTH_OVERHEAD
+    attributes = load_int16(buffer, position + ATTRIBUTES_AT)
+    horizon_ms = load_int64(buffer, position + BASE_TIMESTAMP_AT)
+    expired = attributes & DELETE_HORIZON and horizon_ms <= rules.numbers[NOW_MS]
+    start = position + HEADER_SIZE
+    return _judge_records(buffer, start, position + size, batch, expired, first, tools)
+
+
+@inlined
+def _gather(buffer: Any, rules: Any, tools: Any, output: Any, entries: int, stop: Any) -> int:
     """Checks and judges some batches. Stops as soon as it has enough, or at one that is not
-    plain; returns how many there are."""
+    plain or does not fit; returns how many there are. Batches that stay as they are need no
+    verdicts; the complement of the position stands for them."""
     table, window, verdicts = tools
     end = len(buffer)
     found = 0
     records = 0
+    bytes_left = len(output.data) - output.used[0]
     while stop[AT] < end and found < GROUP_BATCHES and records < _GROUP_RECORDS:
         position = stop[AT]
-        size = check_batch(buffer, position, end, stop[NEXT_OFFSET], 0)
+        size = check_shape(buffer, position, end, stop[NEXT_OFFSET], 0)
         if size <= 0:
             stop[REASON] = size
             break
-        attributes = load_int16(buffer, position + ATTRIBUTES_AT)
-        if attributes & SPECIAL_BITS:
-            stop[REASON] = SPECIAL
-            break
         batch = shape_of(buffer, position)
-        if batch[2] * RECORD_SIZE_MIN > size - HEADER_SIZE:
-            stop[REASON] = BAD_RECORDS
+        room = (bytes_left, entries - found, len(verdicts) - records)
+        stop[REASON] = _why_not(buffer, position, size, batch, room)
+        if stop[REASON] != DONE:
             break
-        if records + batch[2] > len(verdicts):
-            stop[REASON] = MORE_VERDICTS
-            break
-        if batch[0] >= rules.numbers[END]:
-            for index in range(records, records + batch[2]):
-                verdicts[index] = KEEP
+        last_offset = batch[0] + batch[1]
+        beyond = batch[0] >= rules.numbers[END]
+        if beyond or (batch[2] > 0 and is_untouched(table, batch[0], last_offset)):
+            output.positions[found] = ~position
         else:
-            horizon_ms = load_int64(buffer, position + BASE_TIMESTAMP_AT)
-            expired = attributes & DELETE_HORIZON and horizon_ms <= rules.numbers[NOW_MS]
-            start = position + HEADER_SIZE
-            result = _judge_records(buffer, start, position + size, batch, expired, records, tools)
-            if result != DONE:
-                stop[REASON] = result
+            output.positions[found] = position
+            stop[REASON] = _judge_batch(buffer, position, batch, rules, records, tools)
+            if stop[REASON] != DONE:
                 break
-        positions[found] = position
+            records += batch[2]
         found += 1
-        records += batch[2]
+        bytes_left -= size + batch[2] * GROWTH
         stop[AT] = position + size
-        stop[NEXT_OFFSET] = batch[0] + batch[1] + 1
+        stop[NEXT_OFFSET] = last_offset + 1
     drop_outdated(table, window, verdicts, DROP)
     return found
 
@@ -377,24 +357,24 @@ def clean_batches(
 ) -> None:
     """Writes what is left of the plain batches from `stop[AT]` on."""
     tools = (table, window, output.verdicts)
-    positions = output.positions
     stop[REASON] = DONE
     while stop[REASON] == DONE and stop[AT] < len(buffer):
-        found = _gather(buffer, rules, tools, positions, stop)
+        found = _gather(buffer, rules, tools, output, room_of(indexer), stop)
         first = 0
         for index in range(found):
-            position = positions[index]
-            size = load_int32(buffer, position + 8) + LENGTH_OVERHEAD
+            position = output.positions[index]
+            is_kept = position < 0
+            if is_kept:
+                position = ~position
             base_offset, delta, count = shape_of(buffer, position)
-            room = len(output.data) - output.used[0]
-            if size + count * GROWTH > room or not has_room(indexer):
-                stop[REASON] = OUTPUT_FULL
-                stop[AT] = position
-                stop[NEXT_OFFSET] = base_offset
-                return
-            end = _write_batch(buffer, position, first, rules, output)
+            if is_kept:
+                size = load_int32(buffer, position + 8) + LENGTH_OVERHEAD
+                end = output.used[0] + size
+                copy_bytes(output.data, output.used[0], buffer, position, size)
+            else:
+                end = _write_batch(buffer, position, first, rules, output)
+                first += count
             _note(output, end, base_offset + delta, indexer, stop)
-            first += count
             stop[RECORDS_READ] += count
             if stop[REASON] == BEYOND:
                 return

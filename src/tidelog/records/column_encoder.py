@@ -5,6 +5,7 @@ milliseconds or an Arrow timestamp) and `headers` (a list of structs of key and 
 which may be missing; other columns are ignored. Slices of larger arrays are fine.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final, TypedDict, Unpack
 
 import numpy as np
@@ -46,31 +47,47 @@ def encode(
 ) -> list[bytearray]:
     """Record batches of at most `max_bytes` as a producer sends them: base offset 0, sequences
     counting on from one to the next. A row that has no timestamp gets `default_timestamp`."""
-    if compression not in range(len(NAMES)):
-        raise BadValue(f"compression {compression}: it is one of 0 to {len(NAMES) - 1}")
-    source = _source(batch, default_timestamp)
-    output = np.empty(max(max_bytes - HEADER_SIZE, 0), np.uint8)
-    batches: list[bytearray] = []
-    sequence = producer.get("base_sequence", NO_SEQUENCE)
-    start = 0
-    while start < batch.num_rows:
-        body = output
-        written = write_records(source, start, body)
-        if not written.rows:
-            body = np.empty(written.size, np.uint8)
-            written = write_records(source, start, body)
-        header = _header(source, start, written, producer)._replace(base_sequence=sequence)
-        made = _sealed(header, body[: written.size], compression)
-        if len(made) > max_bytes:
-            raise _too_large(start, len(made), max_bytes)
-        batches.append(made)
-        start += written.rows
-        if sequence != NO_SEQUENCE:
-            sequence = sequence_after(sequence, written.rows)
-    return batches
+    encoder = RowEncoder(compression=compression, batch_bytes=max_bytes, bytes_max=max_bytes)
+    source = columns_of(batch, default_timestamp)
+    rows = fixed(np.arange(batch.num_rows, dtype=np.int64))
+    return list(encoder.encode(source, rows, **producer))
 
 
-def _header(source: Source, start: int, written: Written, producer: ProducerFields) -> BatchHeader:
+class RowEncoder:
+    """Makes record batches of chosen rows. A batch is filled up to `batch_bytes` before it is
+    compressed; a record that does not fit goes alone, and may take `bytes_max`."""
+
+    def __init__(self, *, compression: int, batch_bytes: int, bytes_max: int) -> None:
+        if compression not in range(len(NAMES)):
+            raise BadValue(f"compression {compression}: it is one of 0 to {len(NAMES) - 1}")
+        self._compression = compression
+        self._bytes_max = bytes_max
+        self._output = np.empty(max(batch_bytes - HEADER_SIZE, 0), np.uint8)
+
+    def encode(
+        self, source: Source, rows: Any, **producer: Unpack[ProducerFields]
+    ) -> Iterator[bytearray]:
+        """`rows` are numbers of rows, int64, read-only."""
+        sequence = producer.get("base_sequence", NO_SEQUENCE)
+        start = 0
+        while start < len(rows):
+            body = self._output
+            written = write_records(source, rows[start:], body)
+            if not written.rows:
+                body = np.empty(written.size, np.uint8)
+                written = write_records(source, rows[start : start + 1], body)
+            row = int(rows[start])
+            header = _header(source, row, written, producer)._replace(base_sequence=sequence)
+            made = _sealed(header, body[: written.size], self._compression)
+            if len(made) > self._bytes_max:
+                raise _too_large(row, len(made), self._bytes_max)
+            yield made
+            start += written.rows
+            if sequence != NO_SEQUENCE:
+                sequence = sequence_after(sequence, written.rows)
+
+
+def _header(source: Source, row: int, written: Written, producer: ProducerFields) -> BatchHeader:
     return BatchHeader(
         base_offset=0,
         length=0,
@@ -79,7 +96,7 @@ def _header(source: Source, start: int, written: Written, producer: ProducerFiel
         crc=0,
         attributes=TRANSACTIONAL * producer.get("transactional", False),
         last_offset_delta=written.rows - 1,
-        base_timestamp=int(source.timestamp[start]),
+        base_timestamp=int(source.timestamp[row]),
         max_timestamp=written.max_timestamp,
         producer_id=producer.get("producer_id", NO_PRODUCER_ID),
         producer_epoch=producer.get("producer_epoch", NO_PRODUCER_EPOCH),
@@ -97,14 +114,15 @@ def _sealed(header: BatchHeader, body: Any, compression: int) -> bytearray:
     return seal(header, memoryview(body))
 
 
-def _source(batch: pa.RecordBatch, default_timestamp: int) -> Source:
+def columns_of(batch: pa.RecordBatch, default_timestamp: int) -> Source:
+    """The columns as the kernels read them; they are used where they are, not copied."""
     headers = _column(batch, "headers")
     nothing = bytes_column(pa.nulls(0, pa.large_binary()))
     ends, header_key, header_value = (
         (_numbers(None, np.int64), nothing, nothing) if headers is None else _headers(headers)
     )
     return Source(
-        _fixed(_timestamps(batch, default_timestamp)),
+        fixed(_timestamps(batch, default_timestamp)),
         bytes_column(_column(batch, "key"), batch.num_rows),
         bytes_column(_column(batch, "value"), batch.num_rows),
         ends,
@@ -133,7 +151,7 @@ def bytes_column(column: Any, rows: int = 0, name: str = "key and value") -> Byt
     valid, ends, content = column.buffers()
     first = column.offset
     return Bytes(
-        _fixed(_numbers(ends, np.int64)[first : first + len(column) + 1]),
+        fixed(_numbers(ends, np.int64)[first : first + len(column) + 1]),
         _numbers(valid, np.uint8),
         -1 if valid is None else first,
         _numbers(content, np.uint8),
@@ -141,10 +159,10 @@ def bytes_column(column: Any, rows: int = 0, name: str = "key and value") -> Byt
 
 
 def _numbers(buffer: Any, dtype: Any) -> Any:
-    return _fixed(np.frombuffer(b"" if buffer is None else buffer, dtype))
+    return fixed(np.frombuffer(b"" if buffer is None else buffer, dtype))
 
 
-def _fixed(array: Any) -> Any:
+def fixed(array: Any) -> Any:
     """Read-only: the kernels are compiled for exactly that."""
     array = array.view()
     array.flags.writeable = False
@@ -166,7 +184,7 @@ def _headers(column: Any) -> tuple[Any, Bytes, Bytes]:
     if key.null_count:
         raise BadValue("headers need a key each: there is a header without one")
     return (
-        _fixed(ends),
+        fixed(ends),
         bytes_column(key, name="a header's key"),
         bytes_column(value, name="a header's value"),
     )

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from tidelog.base.ports import Buffer
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
-from tidelog.records.batch_kernels import BAD_CRC, LAST_DELTA_AT, PROBLEMS, check_batch
+from tidelog.records.batch_kernels import check_batch
 from tidelog.records.kernels import BYTES, INT64S_OUT, kernel
 from tidelog.records.memory_kernels import load_int32, load_int64
+from tidelog.records.stops import BAD_CRC, LAST_DELTA_AT, PROBLEMS
 
 HEADER: Final = np.dtype(
     [
@@ -82,7 +83,7 @@ class BatchTable:
     @property
     def can_be_passed(self) -> bool:
         """Whether the batch that is wrong says where the next one begins."""
-        return self._problem == BAD_CRC
+        return bool(self._problem == BAD_CRC)
 
 
 def size_of_batch(data: Buffer, position: int) -> int:

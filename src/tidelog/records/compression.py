@@ -1,25 +1,12 @@
 """The codecs of a batch's records: none, gzip, snappy, lz4, zstd, as Kafka's clients use them.
 
-Decompression writes into a buffer of known size, so that a batch that claims or contains
-more than the limit costs at most the limit, and fails with INVALID_RECORD; content that
-is not what its codec says fails with CORRUPT_MESSAGE. Nothing else is ever raised.
-
-Snappy comes in two forms, raw and in the frame of the Java library that Kafka's own client
-uses; the frame is written, both are read:
-
-     0  0x82 "SNAPPY" 0x00      8
-     8  version                 4   1
-    12  readable by version     4   1
-    16  chunks                      length 4, raw snappy
+Decompression costs at most its limit in memory: a batch that claims or contains more fails with
+INVALID_RECORD; content that is not what its codec says fails with CORRUPT_MESSAGE. Nothing else
+is ever raised. What the codecs are made of is loaded with the first batch that is compressed.
 """
 
-from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import Final
 
-import cramjam
-
-from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.limits import DECOMPRESSED_BYTES_MAX
 from tidelog.base.ports import Buffer
 from tidelog.records.batch import unknown_compression
@@ -31,128 +18,37 @@ LZ4: Final = 3
 ZSTD: Final = 4
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-_FRAME_MAGIC: Final = b"\x82SNAPPY\x00"
-_FRAME_HEADER: Final = _FRAME_MAGIC + Struct(">ii").pack(1, 1)
-_CHUNK_LENGTH: Final = Struct(">i")
-_CHUNK_BYTES: Final = 32 * 1024
-_FIRST_GUESS_FACTOR: Final = 8
-_FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
-_OUTPUT_FULL: Final = "failed to write whole buffer"
-
 
 def compress(codec: int, data: Buffer) -> bytes:
+    if codec == NONE:
+        return bytes(data)
+    from tidelog.records import codecs
+
     match codec:
-        case 0:
-            return bytes(data)
         case 1:
-            return bytes(cramjam.gzip.compress(data))
+            return codecs.compress_gzip(data)
         case 2:
-            return _compress_snappy(data)
+            return codecs.compress_snappy(data)
         case 3:
-            return _compress_lz4(data)
+            return codecs.compress_lz4(data)
         case 4:
-            return bytes(cramjam.zstd.compress(data))
+            return codecs.compress_zstd(data)
     raise unknown_compression(codec)
 
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """At most `limit` bytes; records that are not compressed are given back as they are."""
+    if codec == NONE:
+        return bytes(data)
+    from tidelog.records import codecs
+
     match codec:
-        case 0:
-            return bytes(data)
         case 1:
-            return _decompress_stream(cramjam.gzip.decompress_into, data, limit)
+            return codecs.decompress_gzip(data, limit)
         case 2:
-            return _decompress_snappy(data, limit)
+            return codecs.decompress_snappy(data, limit)
         case 3:
-            return _decompress_stream(cramjam.lz4.decompress_into, data, limit)
+            return codecs.decompress_lz4(data, limit)
         case 4:
-            return _decompress_stream(cramjam.zstd.decompress_into, data, limit)
+            return codecs.decompress_zstd(data, limit)
     raise unknown_compression(codec)
-
-
-def _compress_lz4(data: Buffer) -> bytes:
-    # Kafka's Java reader refuses blocks that refer to earlier ones, and its writer is as fast as
-    # this level; the library's default is eight times slower.
-    compressor = cramjam.lz4.Compressor(level=1, block_linked=False, content_checksum=False)
-    compressor.compress(bytes(data))
-    return bytes(compressor.finish())
-
-
-def _compress_snappy(data: Buffer) -> bytes:
-    view = memoryview(data)
-    parts = [_FRAME_HEADER]
-    for start in range(0, len(view), _CHUNK_BYTES):
-        chunk = bytes(cramjam.snappy.compress_raw(view[start : start + _CHUNK_BYTES]))
-        parts += _CHUNK_LENGTH.pack(len(chunk)), chunk
-    return b"".join(parts)
-
-
-def _decompress_stream(
-    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
-) -> bytes:
-    guess = max(len(data) * _FIRST_GUESS_FACTOR, _FIRST_GUESS_BYTES_MIN)
-    for size in (min(guess, limit), limit):
-        output = bytearray(size)
-        try:
-            produced = decompress_into(data, output)
-        except cramjam.DecompressionError as error:
-            if str(error) != _OUTPUT_FULL:
-                raise _garbage(str(error)) from error
-        else:
-            return bytes(memoryview(output)[:produced])
-    raise _too_much(limit)
-
-
-def _decompress_snappy(data: Buffer, limit: int) -> bytes:
-    view = memoryview(data)
-    chunks = list(_snappy_chunks(view)) if _starts_frame(view, 0) else [view]
-    sizes = [_declared_size(chunk) for chunk in chunks]
-    if sum(sizes) > limit:
-        raise _too_much(limit)
-    output = bytearray(sum(sizes))
-    space = memoryview(output)
-    for chunk, size in zip(chunks, sizes, strict=True):
-        try:
-            cramjam.snappy.decompress_raw_into(chunk, space[:size])
-        except cramjam.DecompressionError as error:
-            raise _garbage(str(error)) from error
-        space = space[size:]
-    return bytes(output)
-
-
-def _starts_frame(view: memoryview, position: int) -> bool:
-    return bytes(view[position : position + len(_FRAME_MAGIC)]) == _FRAME_MAGIC
-
-
-def _snappy_chunks(view: memoryview) -> Iterator[memoryview]:
-    position = len(_FRAME_HEADER)
-    while position < len(view):
-        if _starts_frame(view, position):
-            position += len(_FRAME_HEADER)
-            continue
-        start = position + _CHUNK_LENGTH.size
-        length = _CHUNK_LENGTH.unpack_from(view, position)[0] if start <= len(view) else -1
-        position = start + length
-        if length < 0 or position > len(view):
-            raise _garbage("a chunk reaches past the end")
-        yield view[start:position]
-
-
-def _declared_size(chunk: memoryview) -> int:
-    try:
-        return cramjam.snappy.decompress_raw_len(chunk)
-    except cramjam.DecompressionError as error:
-        raise _garbage(str(error)) from error
-
-
-def _garbage(reason: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.corrupt_message, f"the records of a batch cannot be decompressed: {reason}"
-    )
-
-
-def _too_much(limit: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.invalid_record, f"a batch decompresses to more than the limit of {limit} bytes"
-    )

@@ -29,7 +29,15 @@ from tidelog.records.byte_kernels import (
     read_varlong,
 )
 from tidelog.records.crc_kernel import crc32c
-from tidelog.records.kernels import BYTES, BYTES_OUT, INT32S_OUT, INT64S_OUT, helper, kernel
+from tidelog.records.kernels import (
+    BYTES,
+    BYTES_OUT,
+    INT32S_OUT,
+    INT64S_OUT,
+    TABLE,
+    helper,
+    kernel,
+)
 from tidelog.records.reference import RECORD_SIZE_MIN
 
 # The columns of the table of batches.
@@ -85,7 +93,6 @@ CELLS: Final = types.NamedTuple((INT32S_OUT, BYTES_OUT, BYTES_OUT, INT64S_OUT), 
 _NUMBERS: Final = (types.int64, types.int64, INT64S_OUT, INT64S_OUT, INT32S_OUT)
 _HEADERS: Final = (INT32S_OUT, BYTES_OUT, INT64S_OUT, INT64S_OUT)
 ROWS_TYPE: Final = types.NamedTuple((*_NUMBERS, CELLS, CELLS, *_HEADERS), Rows)
-TABLE: Final = types.Array(types.int64, 2, "C")
 _RESULT: Final = types.UniTuple(types.int64, 2)
 
 

@@ -1,7 +1,8 @@
 """The loop that writes records: from Arrow columns into the body of a record batch.
 
-It writes rows until the next one would not fit, so that the caller can close the batch and
-come back for the rest. Timestamps count from the first row of a batch, offsets from 0.
+It is told which rows, and writes them until the next one would not fit, so that the caller can
+close the batch and come back for the rest. Timestamps count from the first row of a batch,
+offsets from 0.
 """
 
 from typing import Any, Final, NamedTuple
@@ -106,22 +107,24 @@ def _write_cells(output: Any, position: int, source: Any, row: int) -> Any:
     return position
 
 
-@kernel(_WRITTEN(_SOURCE, types.int64, BYTES_OUT))
-def write_records(source: Any, start: int, output: Any) -> Any:
-    base_timestamp = source.timestamp[start]
+@kernel(_WRITTEN(_SOURCE, INT64S, BYTES_OUT))
+def write_records(source: Any, rows: Any, output: Any) -> Any:
+    """`rows` has at least one."""
+    base_timestamp = source.timestamp[rows[0]]
     max_timestamp = base_timestamp
     position = 0
-    for row in range(start, len(source.timestamp)):
+    for offset_delta in range(len(rows)):
+        row = rows[offset_delta]
         timestamp = source.timestamp[row]
-        time_delta, offset_delta = timestamp - base_timestamp, row - start
+        time_delta = timestamp - base_timestamp
         size = _record_size(source, row, time_delta, offset_delta)
         needed = varint_size(size) + size
         if position + needed > len(output):
-            return Written(row - start, position or needed, max_timestamp)
+            return Written(offset_delta, position or needed, max_timestamp)
         position = write_varint(output, position, size)
         output[position] = 0
         position = write_varint(output, position + 1, time_delta)
         position = write_varint(output, position, offset_delta)
         position = _write_cells(output, position, source, row)
         max_timestamp = max(max_timestamp, timestamp)
-    return Written(len(source.timestamp) - start, position, max_timestamp)
+    return Written(len(rows), position, max_timestamp)

@@ -8,9 +8,7 @@ and whatever cannot be read or written costs a compilation, nothing more.
 
 import os
 import pickle
-import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -26,33 +24,6 @@ from numba.core.serialize import dumps
 from numba.extending import _Intrinsic
 
 DIGEST_SIZE = 32
-
-
-def candidate_folders() -> list[Path]:
-    """Where kernels may be kept, best first."""
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folders = [Path(named)] if named else []
-    if os.path.isabs(user):  # a user without a home gets "~" back
-        folders.append(Path(user) / "tidelog" / "numba")
-    return [*folders, Path(tempfile.gettempdir()) / f"tidelog-numba-{os.getuid()}"]
-
-
-def cache_folder() -> Path | None:
-    """The first folder that can be written and that nobody else can write: what lies in it
-    is run as code."""
-    return next((folder for folder in candidate_folders() if _is_usable(folder)), None)
-
-
-def _is_usable(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError:
-        return False
-    return found.st_uid == os.getuid() and not found.st_mode & stat.S_IWOTH
 
 
 def made_from(function: Any) -> bytes:
@@ -91,10 +62,10 @@ def _described(value: Any) -> bytes:
 class KernelCache(_Cache):  # type: ignore[misc]  # numba has no type hints
     """What numba asks for the compiled form of one function."""
 
-    def __init__(self, function: Any, folder: Path, options: Mapping[str, bool]) -> None:
+    def __init__(self, function: Any, folder: str, options: Mapping[str, bool]) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._made_from = made_from(function)
-        self._folder = folder
+        self._folder = Path(folder)
         self._options = dict(options)
         self.loaded = False
 

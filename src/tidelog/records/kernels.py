@@ -17,7 +17,8 @@ import numba
 import numba.extending
 from numba import types
 
-from tidelog.records.kernel_cache import KernelCache, cache_folder
+from tidelog.records.kernel_cache import KernelCache
+from tidelog.records.kernel_folder import cache_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,6 +28,7 @@ BYTES_OUT = types.Array(types.uint8, 1, "C")
 INT32S_OUT = types.Array(types.int32, 1, "C")
 INT64S = types.Array(types.int64, 1, "C", readonly=True)
 INT64S_OUT = types.Array(types.int64, 1, "C")
+TABLE = types.Array(types.int64, 2, "C")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,40 +1,35 @@
-"""Keys as 128-bit hashes, and the map from them to offsets, inside kernels.
+"""Keys as 128-bit hashes, and the map from them to offsets (`key_table`), inside kernels.
 
 Clients choose the keys, and two keys with one hash would cost one of them its data; so the
 hash is SipHash-1-3 with 128 bits of result under a secret that nobody outside the process
-knows. The map is one array, two words a slot, so that none lies in two cache lines: 96 bits of
-the hash, and 32 for the offset, counted from 1 at the first of the map, 0 where the slot is
-free. The other 32 bits say where the key's slot is; from there slots are probed one after
-another. Whenever a record takes the place of an older one of the same key, the older one is
-marked in a bitmap, if there is one for its offset: that spares the second pass the lookup.
+knows. 96 bits of it are kept, and some of those say where the key's slot is; from there slots are
+probed one after another. Whenever a record takes the place of an older one of the same key, the
+older one is marked in a bitmap, if there is one for its offset: that spares the second pass the
+lookup.
 
 A lookup in a large map waits for memory. So records go through a `Window`: `add_to_window`
 hashes the key and asks for the slot's cache line, and only when the window is full are its
 slots read, all of them on their way by then.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numba import typeof, types
+from numba import types
 
 from tidelog.records.byte_kernels import load_word
-from tidelog.records.kernels import BYTES, helper, kernel
+from tidelog.records.kernels import BYTES, BYTES_OUT, INT64S_OUT, helper, kernel
+from tidelog.records.key_table import (
+    FIRST,
+    SLOT_BYTES,
+    SLOT_WORDS,
+    SPAN_END,
+    SPAN_START,
+    USED,
+    KeyTable,
+    Window,
+)
 from tidelog.records.memory_kernels import inlined, prefetch
-
-SLOT_WORDS: Final = 2
-SLOT_BYTES: Final = 8 * SLOT_WORDS
-WINDOW: Final = 128
-OFFSETS_MAX: Final = (1 << 32) - 1
-"""How many offsets, from the first one on, a map can tell apart."""
-
-# What `tally` holds: how many slots are used, how many may be, the first offset of the map, and
-# the offsets with a bit.
-USED: Final = 0
-LIMIT: Final = 1
-FIRST: Final = 2
-SPAN_START: Final = 3
-SPAN_END: Final = 4
 
 UINT64S: Final = types.Array(types.uint64, 1, "C", readonly=True)
 UINT64S_OUT: Final = types.Array(types.uint64, 1, "C")
@@ -50,46 +45,10 @@ _WIDE: Final = np.uint64(0xEE)
 _SECOND: Final = np.uint64(0xDD)
 
 
-class KeyTable(NamedTuple):
-    """The map: its slots, the secret of the hash (2 words), the numbers named above, and a bit
-    for each offset of the span, set for those whose key has a later one."""
-
-    words: Any
-    secret: Any
-    tally: Any
-    outdated: Any
-
-
-class Window(NamedTuple):
-    """Records on their way to the map. `count` has one element; an ordinal is whatever the
-    one who added the record wants to know it by."""
-
-    hashes: Any
-    slots: Any
-    offsets: Any
-    ordinals: Any
-    count: Any
-
-
-def new_key_table(
-    slots: int, limit: int, secret: bytes, first: int, span: tuple[int, int]
-) -> KeyTable:
-    """An empty map for offsets from `first` on, with a bit for each of those in `span`."""
-    start, end = span
-    words = np.zeros(slots * SLOT_WORDS, np.uint64)
-    outdated = np.zeros((end - start + 7) // 8, np.uint8)
-    tally = np.array([0, limit, first, start, end], np.int64)
-    return KeyTable(words, np.frombuffer(secret, "<u8", 2), tally, outdated)
-
-
-def new_window() -> Window:
-    slots, offsets, ordinals = (np.zeros(WINDOW, np.int64) for _ in range(3))
-    hashes, count = np.zeros(2 * WINDOW, np.uint64), np.zeros(1, np.int64)
-    return Window(hashes, slots, offsets, ordinals, count)
-
-
-KEY_TABLE: Final = typeof(new_key_table(1, 1, bytes(16), 0, (0, 0)))
-WINDOW_TYPE: Final = typeof(new_window())
+KEY_TABLE: Final = types.NamedTuple(
+    (UINT64S_OUT, UINT64S, INT64S_OUT, BYTES_OUT, BYTES_OUT), KeyTable
+)
+WINDOW_TYPE: Final = types.NamedTuple((UINT64S_OUT, *(INT64S_OUT,) * 4), Window)
 
 
 @inlined
@@ -143,12 +102,18 @@ def hash_key(buffer: Any, start: int, size: int, secret: Any) -> Any:
 
 
 @inlined
+def _home(words: Any, second: Any) -> int:
+    """The slot at which a key is looked for first, by the part of its hash that slots hold."""
+    slots = np.uint64(len(words) // SLOT_WORDS)
+    return int(((second >> _HALF) * slots) >> _HALF)
+
+
+@inlined
 def add_to_window(
     table: Any, window: Any, buffer: Any, start: int, size: int, offset: int, ordinal: int
 ) -> None:
     first, second = hash_key(buffer, start, size, table.secret)
-    slots = np.uint64(len(table.words) // SLOT_WORDS)
-    slot = int(((first >> _HALF) * slots) >> _HALF)
+    slot = _home(table.words, second)
     prefetch(table.words, slot * SLOT_BYTES)
     place = window.count[0]
     window.hashes[2 * place] = first
@@ -177,10 +142,36 @@ def is_in_span(table: Any, offset: int) -> bool:
 
 
 @helper
-def _mark(table: Any, offset: int) -> None:
+def mark(table: Any, bits: Any, offset: int) -> None:
+    """Sets the bit of an offset, if it has one."""
     if is_in_span(table, offset):
         bit = offset - table.tally[SPAN_START]
-        table.outdated[bit >> 3] |= np.uint8(1 << (bit & 7))
+        bits[bit >> 3] |= np.uint8(1 << (bit & 7))
+
+
+@inlined
+def has_marks(bits: Any, first: int, last: int) -> bool:
+    """Whether a bit is set among those from the first to the last, both included."""
+    at, end = first >> 3, last >> 3
+    begun, ended = 0xFF << (first & 7), 0xFF >> (7 - (last & 7))
+    if at == end:
+        return bool(bits[at] & begun & ended)
+    found = bits[at] & begun | bits[end] & ended
+    for place in range(at + 1, end):
+        found |= bits[place]
+    return bool(found & 0xFF)
+
+
+@inlined
+def is_untouched(table: Any, first: int, last: int) -> bool:
+    """Whether the map has seen all records between two offsets, and each has a key and a value,
+    and none a later one of the same key."""
+    if not is_in_span(table, first) or not is_in_span(table, last):
+        return False
+    start = table.tally[SPAN_START]
+    return not has_marks(table.outdated, first - start, last - start) and not has_marks(
+        table.lacking, first - start, last - start
+    )
 
 
 @helper
@@ -194,7 +185,7 @@ def put_window(table: Any, window: Any) -> None:
         at = find_slot(words, window.slots[place], first, second)
         before = int(words[at + 1] & _LOW)
         if before:
-            _mark(table, before - 1 + table.tally[FIRST])
+            mark(table, table.outdated, before - 1 + table.tally[FIRST])
         else:
             words[at] = second
             table.tally[USED] += 1
@@ -223,6 +214,17 @@ def drop_outdated(table: Any, window: Any, verdicts: Any, dropped: int) -> None:
         if number and number - 1 + table.tally[FIRST] > window.offsets[place]:
             verdicts[window.ordinals[place]] = dropped
     window.count[0] = 0
+
+
+@kernel(types.void(UINT64S_OUT, types.int64, types.int64, KEY_TABLE))
+def move_keys(words: Any, start: int, end: int, table: Any) -> None:
+    """Puts the keys of those slots of a smaller map into one that has no others."""
+    for at in range(start * SLOT_WORDS, end * SLOT_WORDS, SLOT_WORDS):
+        if words[at + 1] & _LOW != _FREE:
+            second = words[at]
+            to = find_slot(table.words, _home(table.words, second), words[at + 1] >> _HALF, second)
+            table.words[to] = second
+            table.words[to + 1] = words[at + 1]
 
 
 @kernel(types.void(BYTES, UINT64S, UINT64S_OUT))

@@ -10,48 +10,34 @@ from typing import Any, Final
 
 from numba import types
 
-from tidelog.records.batch import COMPRESSION_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-from tidelog.records.batch_kernels import ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, check_shape
+from tidelog.records.batch import HEADER_SIZE
+from tidelog.records.batch_kernels import check_shape
 from tidelog.records.byte_kernels import read_varint
 from tidelog.records.kernels import BYTES, INT64S, INT64S_OUT, kernel
-from tidelog.records.key_kernels import (
-    KEY_TABLE,
-    LIMIT,
-    USED,
-    WINDOW,
-    WINDOW_TYPE,
-    add_to_window,
-    put_window,
-)
-from tidelog.records.memory_kernels import (
-    inlined,
-    load_int16,
-    load_int32,
-    load_int64,
+from tidelog.records.key_kernels import KEY_TABLE, WINDOW_TYPE, add_to_window, mark, put_window
+from tidelog.records.key_table import LIMIT, LIMIT_MAX, USED, WINDOW
+from tidelog.records.memory_kernels import inlined, load_int16, load_int32, load_int64
+from tidelog.records.stops import (
+    AT,
+    ATTRIBUTES_AT,
+    BAD_RECORDS,
+    BEYOND,
+    COUNT_AT,
+    DONE,
+    LAST_DELTA_AT,
+    MAP_FULL,
+    MAP_SMALL,
+    NEXT_OFFSET,
+    REASON,
+    RECORDS_READ,
+    SPECIAL,
+    SPECIAL_BITS,
 )
 from tidelog.records.varint import LONG_BYTES_MAX
 
 MALFORMED: Final = -1
 
-# Why a kernel stopped, where it is not a problem of `check_shape`.
-DONE: Final = 1
-SPECIAL: Final = 2
-MAP_FULL: Final = 3
-BAD_RECORDS: Final = 4
-BEYOND: Final = 5
-OUTPUT_FULL: Final = 6
-MORE_VERDICTS: Final = 7
-
-# What `stop` holds: the first three go in and out, the others are added to.
-REASON: Final = 0
-AT: Final = 1
-NEXT_OFFSET: Final = 2
-RECORDS_READ: Final = 3
-RECORDS_KEPT: Final = 4
-STOP_FIELDS: Final = 5
-
 _LAST: Final = 0x80
-SPECIAL_BITS: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 
 
 @inlined
@@ -97,17 +83,24 @@ def _map_records(
     buffer: Any, start: int, end: int, batch: Any, first_dirty: int, table: Any, window: Any
 ) -> int:
     """Puts the keys of one batch's records into the map. `batch` is its base offset, its last
-    offset delta and its count."""
+    offset delta and its count. None is put into a map that can still grow and is too small for
+    all of them: an offset that is put twice would count as its own successor."""
     base_offset, last_delta, count = batch
     in_doubt = table.tally[USED] + window.count[0] + count > table.tally[LIMIT]
     if in_doubt:
         put_window(table, window)
+        in_doubt = table.tally[USED] + count > table.tally[LIMIT]
+        if in_doubt and table.tally[LIMIT] < table.tally[LIMIT_MAX]:
+            return MAP_SMALL
     position = start
     previous = -1
     for _ in range(count):
         position, delta, key_at, key_size = read_key(buffer, position, end)
         if position == MALFORMED or delta <= previous or delta > last_delta:
             return BAD_RECORDS
+        value_size, _ = read_varint(buffer, key_at + max(0, key_size), position)
+        if key_size < 0 or value_size < 0:
+            mark(table, table.lacking, base_offset + delta)
         if key_size >= 0 and base_offset + delta >= first_dirty:
             if in_doubt and table.tally[USED] >= table.tally[LIMIT]:
                 return MAP_FULL

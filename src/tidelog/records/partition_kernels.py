@@ -25,7 +25,7 @@ def _mix(value: Any, shift: int) -> Any:
 
 
 @helper
-def _hash(content: Any, start: int, length: int) -> Any:
+def key_hash(content: Any, start: int, length: int) -> Any:
     result = np.uint32(_SEED ^ np.uint32(length))
     whole = start + (length & ~3)
     for position in range(start, whole, 4):
@@ -49,7 +49,7 @@ def _partitions(keys: Any, partitions: int, output: Any) -> None:
         if length < 0:
             output[row] = NO_PARTITION
         else:
-            positive = _hash(keys.content, keys.ends[row], length) & np.uint32(0x7FFFFFFF)
+            positive = key_hash(keys.content, keys.ends[row], length) & np.uint32(0x7FFFFFFF)
             output[row] = np.int64(positive) % partitions
 
 

@@ -1,21 +1,31 @@
-"""Which batches of a log the producer state needs, picked inside kernels.
-
-Replaying what is picked gives the same state as replaying everything: all markers, and of
-a producer's data batches the first one, those that begin an epoch or a transaction, the last
-five with a sequence number, and the last without one. So what comes back from a scan grows with
-producers and transactions, not with the log.
+"""Which batches of a log the producer state needs, picked inside kernels (see `picker`).
 
 Producers are found in an open table by their id; each has a row of numbers and six batches.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numba import typeof, types
+from numba import types
 
 from tidelog.base.ids import NO_SEQUENCE
 from tidelog.records.batch import COMPRESSION_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-from tidelog.records.batch_kernels import (
+from tidelog.records.byte_kernels import read_varint
+from tidelog.records.kernels import INT64S_OUT, TABLE, helper, kernel
+from tidelog.records.map_kernels import MALFORMED, read_key
+from tidelog.records.memory_kernels import inlined, load_int16, load_int32, load_int64
+from tidelog.records.picker import (
+    BATCHES_OF_ONE,
+    ENTRY,
+    FREE,
+    ID,
+    KEPT_BATCHES,
+    PICKED,
+    PRODUCERS,
+    ROW,
+    Picker,
+)
+from tidelog.records.stops import (
     ATTRIBUTES_AT,
     COUNT_AT,
     LAST_DELTA_AT,
@@ -24,14 +34,7 @@ from tidelog.records.batch_kernels import (
     PRODUCER_ID_AT,
     SEQUENCE_AT,
 )
-from tidelog.records.byte_kernels import read_varint
-from tidelog.records.kernels import helper, kernel
-from tidelog.records.map_kernels import MALFORMED, read_key
-from tidelog.records.memory_kernels import inlined, load_int16, load_int32, load_int64
 
-# The numbers of a batch that are handed on; the last two are a marker's.
-ROW: Final = 10
-DATA_ROW: Final = 8
 _ROW_ATTRIBUTES: Final = 3
 _ROW_PRODUCER_ID: Final = 5
 _ROW_PRODUCER_EPOCH: Final = 6
@@ -39,40 +42,16 @@ _ROW_SEQUENCE: Final = 7
 _ROW_KIND: Final = 8
 _ROW_COORDINATOR_EPOCH: Final = 9
 
-KEPT_BATCHES: Final = 5
-_BATCHES: Final = KEPT_BATCHES + 1
 _WITHOUT_SEQUENCE: Final = KEPT_BATCHES
-_ENTRY: Final = 4
-_ID: Final = 0
 _EPOCH: Final = 1
 _SEQUENCED: Final = 2
 _IS_OPEN: Final = 3
-_FREE: Final = -1
 _NEVER: Final = -2
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 
-PRODUCERS: Final = 0
-PICKED: Final = 1
-
-
-class Picker(NamedTuple):
-    """`entries` and `batches` are the table, by slot, a power of two of them; `picked` are batches
-    that stay for certain; `counts` how many there are of producers and of those."""
-
-    entries: Any
-    batches: Any
-    picked: Any
-    counts: Any
-
-
-def new_picker(slots: int, room: int) -> Picker:
-    entries = np.full((slots, _ENTRY), _FREE, np.int64)
-    batches = np.full((slots, _BATCHES, ROW), _FREE, np.int64)
-    picked = np.empty((room, ROW), np.int64)
-    return Picker(entries, batches, picked, np.zeros(2, np.int64))
-
-
-PICKER: Final = typeof(new_picker(1, 1))
+PICKER: Final = types.NamedTuple(
+    (TABLE, types.Array(types.int64, 3, "C"), TABLE, INT64S_OUT), Picker
+)
 
 
 @inlined
@@ -87,7 +66,7 @@ def picker_has_room(picker: Any) -> bool:
 def _slot_of(entries: Any, producer_id: int) -> int:
     mask = len(entries) - 1
     slot = int((np.uint64(producer_id) * _SPREAD) >> np.uint64(32)) & mask
-    while entries[slot, _ID] != producer_id and entries[slot, _ID] != _FREE:
+    while entries[slot, ID] != producer_id and entries[slot, ID] != FREE:
         slot = (slot + 1) & mask
     return slot
 
@@ -102,8 +81,8 @@ def _read_row(row: Any, buffer: Any, at: int, position: int) -> None:
     row[_ROW_PRODUCER_ID] = load_int64(buffer, at + PRODUCER_ID_AT)
     row[_ROW_PRODUCER_EPOCH] = load_int16(buffer, at + PRODUCER_EPOCH_AT)
     row[_ROW_SEQUENCE] = load_int32(buffer, at + SEQUENCE_AT)
-    row[_ROW_KIND] = _FREE
-    row[_ROW_COORDINATOR_EPOCH] = _FREE
+    row[_ROW_KIND] = FREE
+    row[_ROW_COORDINATOR_EPOCH] = FREE
 
 
 @helper
@@ -133,8 +112,8 @@ def _enter(picker: Any, producer_id: int) -> int:
     """The slot of a producer, which is entered if it was not known."""
     slot = _slot_of(picker.entries, producer_id)
     entry = picker.entries[slot]
-    if entry[_ID] == _FREE:
-        entry[_ID] = producer_id
+    if entry[ID] == FREE:
+        entry[ID] = producer_id
         entry[_EPOCH] = _NEVER
         entry[_SEQUENCED] = 0
         entry[_IS_OPEN] = 0
@@ -184,24 +163,11 @@ def pick_batch(picker: Any, buffer: Any, at: int, end: int, position: int) -> No
 def move_producers(source: Any, target: Any) -> None:
     """Fills a larger table; `target` has no producers yet."""
     for slot in range(len(source.entries)):
-        producer_id = source.entries[slot, _ID]
-        if producer_id != _FREE:
+        producer_id = source.entries[slot, ID]
+        if producer_id != FREE:
             into = _slot_of(target.entries, producer_id)
-            for index in range(_ENTRY):
+            for index in range(ENTRY):
                 target.entries[into, index] = source.entries[slot, index]
-            for index in range(_BATCHES):
+            for index in range(BATCHES_OF_ONE):
                 _copy_row(target.batches[into, index], source.batches[slot, index])
     target.counts[PRODUCERS] = source.counts[PRODUCERS]
-
-
-def take_picked(picker: Picker) -> Any:
-    """The batches that stay for certain, since the last call."""
-    count = int(picker.counts[PICKED])
-    picker.counts[PICKED] = 0
-    return picker.picked[:count].copy()
-
-
-def last_batches(picker: Picker) -> Any:
-    """The last batches of every producer."""
-    rows = picker.batches[picker.entries[:, _ID] != _FREE].reshape(-1, ROW)
-    return rows[rows[:, 0] != _FREE]

@@ -4,56 +4,37 @@ One loop over the headers and checksums of a buffer: index entries, leader epoch
 the batches that the producer state needs are collected on the way.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import numpy as np
-from numba import typeof, types
+from numba import types
 
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
-from tidelog.records.batch_kernels import (
+from tidelog.records.batch_kernels import INDEXER, check_batch, note_batch, room_of
+from tidelog.records.indexer import BASE, POSITION
+from tidelog.records.kernels import BYTES, INT64S_OUT, TABLE, helper, kernel
+from tidelog.records.memory_kernels import inlined, load_int32, load_int64
+from tidelog.records.picker import EpochStarts
+from tidelog.records.producer_kernels import PICKER, pick_batch, picker_has_room
+from tidelog.records.stops import (
+    AT,
     BAD_LENGTH,
     BAD_OFFSET,
-    BASE,
+    BATCHES,
+    DAMAGED,
+    DONE,
     INCOMPLETE,
-    INDEXER,
     LAST_DELTA_AT,
+    LEADER_EPOCH_AT,
     MAX_TIMESTAMP_AT,
+    NEXT_OFFSET,
     OFFSET_SPAN,
-    POSITION,
-    check_batch,
-    has_room,
-    note_batch,
+    OUTPUT_FULL,
+    REASON,
+    TRUSTED_UPTO,
+    VOUCHED,
 )
-from tidelog.records.kernels import BYTES, INT64S_OUT, helper, kernel
-from tidelog.records.map_kernels import AT, DONE, NEXT_OFFSET, OUTPUT_FULL, REASON
-from tidelog.records.memory_kernels import inlined, load_int32, load_int64
-from tidelog.records.producer_kernels import PICKER, pick_batch, picker_has_room
 
-# What `stop` holds behind its first three.
-BATCHES: Final = 3
-DAMAGED: Final = 4
-TRUSTED_UPTO: Final = 5
-VOUCHED: Final = 6
-STOP_FIELDS: Final = 7
-
-LEADER_EPOCH_AT: Final = 12
-
-
-class EpochStarts(NamedTuple):
-    """Pairs of a leader epoch and the offset at which the log changes to it; the latest epoch;
-    how many pairs there are."""
-
-    pairs: Any
-    latest: Any
-    count: Any
-
-
-def new_epoch_starts(room: int) -> EpochStarts:
-    latest = np.full(1, -1, np.int64)
-    return EpochStarts(np.empty((room, 2), np.int64), latest, np.zeros(1, np.int64))
-
-
-EPOCH_STARTS: Final = typeof(new_epoch_starts(1))
+EPOCH_STARTS: Final = types.NamedTuple((TABLE, INT64S_OUT, INT64S_OUT), EpochStarts)
 
 
 @inlined
@@ -92,7 +73,7 @@ def scan_batches(buffer: Any, indexer: Any, picker: Any, epochs: Any, stop: Any)
     base = indexer.state[BASE]
     stop[REASON] = DONE
     while position < end:
-        is_roomy = has_room(indexer) and picker_has_room(picker)
+        is_roomy = room_of(indexer) > 0 and picker_has_room(picker)
         if not is_roomy or epochs.count[0] == len(epochs.pairs):
             stop[REASON] = OUTPUT_FULL
             return

@@ -18,8 +18,8 @@ from tidelog.base.ports import Disk
 TASKS: Mapping[str, str] = {
     "about": "tidelog.world.tasks:about",
     "clean": "tidelog.log.cleaning:clean",
-    "inspect": "tidelog.records.inspection:run",
-    "inspect many": "tidelog.records.column_inspection:run",
+    "inspect": "tidelog.records.inspector:run",
+    "inspect many": "tidelog.records.inspector:run",
     "scan": "tidelog.log.scanning:scan",
 }
 

@@ -1,12 +1,14 @@
 """Work that burns CPU, in a child process: `tidelog.worker`.
 
-The child is started with the first task, kept, and replaced if it died; tasks run one after
-another, in the order they were started. A task fails if the child dies during it, also one
-it was handed while dying. A thread waits for the answers. The child ends when its input
-closes, so it never outlives this process, however this one ends.
+The child is started with the first task, kept while there are tasks now and then, and replaced
+if it died; tasks run one after another, in the order they were started. A task fails if the
+child dies during it, also one it was handed while dying. A thread waits for the answers. The
+child ends when its input closes, so it never outlives this process, however this one ends; and
+that is how it is sent away when there was nothing to do for a while.
 """
 
 import json
+import select
 import subprocess
 import sys
 import threading
@@ -18,7 +20,8 @@ from tidelog.base.errors import TaskError
 from tidelog.base.ports import Job
 from tidelog.world.tasks import encode_argument
 
-_COMMAND = (sys.executable, "-P", "-m", "tidelog.worker")
+_COMMAND = (sys.executable, "-P", "-m", "tidelog.cli.worker_entry")
+IDLE_MS = 10_000
 
 
 class RealJob:
@@ -44,7 +47,8 @@ class RealJob:
 
 
 class RealWorkers:
-    def __init__(self) -> None:
+    def __init__(self, idle_ms: int = IDLE_MS) -> None:
+        self._idle_ms = idle_ms
         self._lock = threading.Lock()
         self._child: subprocess.Popen[str] | None = None
         self._jobs: deque[RealJob] = deque()
@@ -93,9 +97,13 @@ class RealWorkers:
 
     def _receive(self, child: subprocess.Popen[str]) -> None:
         assert child.stdout is not None
-        for line in child.stdout:
-            if line.endswith("\n"):
-                self._end_first(json.loads(line))
+        answers = select.poll()
+        answers.register(child.stdout, select.POLLIN)
+        while answers.poll(self._idle_ms) or not self._is_sent_away(child):
+            line = child.stdout.readline()
+            if not line.endswith("\n"):
+                break
+            self._end_first(json.loads(line))
         child.stdout.close()
         self._bury(child, child.wait())
 
@@ -104,8 +112,19 @@ class RealWorkers:
             self._finish_first(answer)
             self._go_on()
 
+    def _is_sent_away(self, child: subprocess.Popen[str]) -> bool:
+        """Unless it has something to do, which may take as long as it likes."""
+        with self._lock:
+            if self._jobs:
+                return False
+            self._child = None
+            _close_input(child)
+            return True
+
     def _bury(self, child: subprocess.Popen[str], code: int) -> None:
         with self._lock:
+            if self._child is not child:
+                return
             _close_input(child)
             self._child = None
             if self._is_sent:

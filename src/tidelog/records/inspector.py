@@ -1,0 +1,73 @@
+"""What a worker does to look into a produced batch (see `inspection`).
+
+Records are read by a kernel; what is wrong with a batch is told in the words of the reader in
+plain Python.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Buffer, Disk
+from tidelog.records.batch import COMPRESSION_MASK, HEADER_SIZE, read_header, seal
+from tidelog.records.compression import NAMES, compress, decompress
+from tidelog.records.native import count_keyless
+from tidelog.records.reference import RECORD_SIZE_MIN, checked_header, read_records
+
+AS_SENT: Final = "producer"
+_CODECS: Final = {"uncompressed": 0, **{name: codec for codec, name in enumerate(NAMES)}}
+
+
+def keys_missing(batch: Buffer, limit: int) -> int:
+    """How many records have no key; all of them are read and checked."""
+    header = checked_header(batch, verify_crc=False)
+    body = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
+    count = header.record_count
+    if count * RECORD_SIZE_MIN <= len(body):
+        missing = count_keyless(body, header.last_offset_delta, count)
+        if missing >= 0:
+            return missing
+    for _ in read_records(batch, limit):
+        pass
+    raise AssertionError(f"a batch of {count} records was refused that is sound")
+
+
+def inspect(batch: Buffer, limit: int, *, keys_required: bool, compression: str) -> Buffer:
+    """The batch as it is to be stored. Its header must have been checked."""
+    missing = keys_missing(batch, limit)
+    if missing and keys_required:
+        raise KafkaError(
+            ErrorCode.invalid_record,
+            f"{missing} records have no key: a compacted topic takes none without",
+        )
+    header = read_header(batch)
+    codec = header.compression if compression == AS_SENT else _CODECS[compression]
+    return batch if codec == header.compression else _compressed_anew(batch, codec, limit)
+
+
+def _compressed_anew(batch: Buffer, codec: int, limit: int) -> bytearray:
+    header = read_header(batch)
+    body = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    return seal(header._replace(attributes=attributes), compress(codec, body))
+
+
+def run(_disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
+    """The worker's task."""
+    try:
+        stored = inspect(
+            b64decode(argument["batch"]),
+            argument["limit"],
+            keys_required=argument["keys_required"],
+            compression=argument["compression"],
+        )
+        if len(stored) > argument["stored_bytes_max"]:
+            raise KafkaError(
+                ErrorCode.message_too_large,
+                f"as it would be stored, the batch has {len(stored)} bytes, more than "
+                f"max.message.bytes={argument['stored_bytes_max']}",
+            )
+    except KafkaError as error:
+        return {"code": int(error.code), "message": error.message}
+    return {"batch": b64encode(stored).decode()}
