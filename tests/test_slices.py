@@ -48,6 +48,26 @@ def test_a_slice_ends_after_a_few_milliseconds() -> None:
     assert 1 <= len(steps) <= 6
 
 
+def test_a_turn_goes_on_with_one_slice_however_much_work_there_is() -> None:
+    loop = SimLoop()
+    slices = Slices(loop, loop.clock)
+    seen: list[str] = []
+
+    def work(name: str) -> Sliced:
+        for number in range(3 * SLICE_STEPS):
+            if number % SLICE_STEPS == 0:
+                seen.append(name)
+            yield None
+
+    for name in "abc":
+        slices.run(work(name), unexpected)
+    assert seen == ["a", "b", "c"], "each begins at once"
+    for turn in range(1, 7):
+        loop.turn()
+        assert len(seen) == 3 + turn
+    assert seen == ["a", "b", "c"] * 3
+
+
 @pytest.mark.parametrize("at_once", [True, False])
 def test_work_goes_on_when_what_it_asked_for_is_done(at_once: bool) -> None:
     loop = SimLoop()

@@ -54,6 +54,7 @@ from tidelog.peers.peers import BrokerPeers
 from tidelog.replication_throttles import FOLLOWER, LeaderThrottle, is_named
 from tidelog.serving.counters import Counters
 from tidelog.serving.fetch_sessions import FetchSessions
+from tidelog.slices import Slices
 from tidelog.slow_appends import SlowAppends
 from tidelog.wire.frames import ReceiveBuffers
 
@@ -112,6 +113,7 @@ class Broker:
         self.apis: Mapping[int, Api] = APIS
         self.buffers = ReceiveBuffers()
         self.counters = Counters()
+        self.slices = Slices(world.loop, world.clock)
         self.partitions = Partitions()
         self.logs = Logs(
             [LogDir(path, world.disk, world.clock, world.cleaning) for path in settings.log_dirs]

@@ -278,12 +278,8 @@ class Partition:
 
     def _refuse_if_too_few(self) -> None:
         if self.acks and self.replica.is_frozen():
-            self.acks.refuse(
-                KafkaError(
-                    ErrorCode.not_enough_replicas_after_append,
-                    f"{self.name}: {len(self.replica.isr.isr)} replicas are left in sync",
-                )
-            )
+            what = f"{self.name}: {len(self.replica.isr.isr)} replicas are left in sync"
+            self.acks.refuse(KafkaError(ErrorCode.not_enough_replicas_after_append, what))
 
     def replica_fetched(
         self, follower: int, broker_epoch: int, position: tuple[int, int, int], now_ms: int

@@ -1,9 +1,11 @@
 """Long work in the loop, done in slices so that others come in between.
 
 A generator does a little and yields: None where it may be interrupted, or something to ask for that
-calls back when it is done. It goes on in a later turn of the loop when its slice is over.
+calls back when it is done. It goes on in a later turn of the loop when its slice is over. However
+much work there is, a turn goes on with one slice of it.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final
@@ -23,6 +25,7 @@ class Slices:
         self._loop = loop
         self._clock = clock
         self._under_way = 0
+        self._interrupted: deque[Callable[[], None]] = deque()
 
     @property
     def is_idle(self) -> bool:
@@ -59,5 +62,16 @@ class Slices:
         return self._in_a_later_turn
 
     def _in_a_later_turn(self, then: Callable[[], None]) -> None:
+        self._interrupted.append(then)
+        if len(self._interrupted) == 1:
+            self._wait_a_turn()
+
+    def _wait_a_turn(self) -> None:
         # A timer, because what is to be called soon is called in the same turn.
-        self._loop.call_at(self._clock.monotonic_ms(), then)
+        self._loop.call_at(self._clock.monotonic_ms(), self._next_slice)
+
+    def _next_slice(self) -> None:
+        go_on = self._interrupted.popleft()
+        if self._interrupted:
+            self._wait_a_turn()
+        go_on()

@@ -2,6 +2,7 @@
 
 import logging
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from support.brokers import API_VERSIONS, METADATA, SimNode, one_batch
 from tidelog.handlers.connection import IN_FLIGHT_MAX
 from tidelog.handlers.table import APIS
+from tidelog.slices import SLICE_STEPS, Sliced
 from tidelog.wire import codec
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kafka" / "wire"
@@ -212,3 +214,30 @@ def test_a_burst_leaves_others_their_turn(node: SimNode) -> None:
     assert len(flood.answers) < 350, "it did not come first as a whole"
     flood.wait()
     assert len(flood.answers) == 401
+
+
+def test_what_came_behind_a_request_that_is_served_in_slices_waits_for_it(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a connection never has more than one of them under way, however many come at once."""
+    client = node.client()
+    client.create("wide", partitions=4 * SLICE_STEPS)
+    run = node.broker.slices.run
+    under_way: list[int] = []
+    begun = 0
+
+    def counted(work: Sliced, failed: Callable[[], None]) -> None:
+        nonlocal begun
+        begun += 1
+        times = node.broker.counters.times.get(METADATA)
+        under_way.append(begun - (times.count if times else 0))
+        run(work, failed)
+
+    monkeypatch.setattr(node.broker.slices, "run", counted)
+    for _ in range(20):
+        client.send(METADATA, 12, topics=None, include_topic_authorized_operations=False)
+    client.send(API_VERSIONS, 4, client_software_name="test", client_software_version="1")
+    client.wait()
+    assert len(client.answers) == 1 + 20 + 1
+    assert begun == 20
+    assert under_way == [1] * 20

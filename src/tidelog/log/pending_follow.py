@@ -6,17 +6,18 @@ segment takes that the first goes to. What is left over is fetched again.
 
 from dataclasses import dataclass
 
-from tidelog.log.partition_log import PartitionLog, run_for
+from tidelog.log.followed_batches import check_followed, note_run, run_for
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.roll import Roll
 from tidelog.log.segment import Segment
-from tidelog.records.batch import BatchHeader
+from tidelog.records.batch import LENGTH_OVERHEAD, RawHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFollow:
     segment: Segment
     roll: Roll | None
-    headers: list[BatchHeader]
+    headers: list[RawHeader]
     data: memoryview
 
     def run(self) -> None:
@@ -28,12 +29,12 @@ class PendingFollow:
 
 def begin_follow(log: PartitionLog, data: memoryview, leader_epoch: int) -> PendingFollow | None:
     """What is to be written; None if there is no whole batch. Nobody may change the data."""
-    headers = log.check_followed(data, leader_epoch)
+    headers = check_followed(log, data, leader_epoch)
     if not headers:
         return None
-    first = headers[0]
+    base, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = headers[0]
     try:
-        fits = log.has_room(first.size, first.last_offset, first.max_timestamp)
+        fits = log.has_room(LENGTH_OVERHEAD + length, base + delta, timestamp)
         roll = None if fits else log.begin_roll()
     except OSError as error:
         raise log.failed(error) from error
@@ -48,10 +49,10 @@ def end_follow(log: PartitionLog, pending: PendingFollow, end: Exception | None)
         raise log.failed(end) from end
     assert end is None, f"writing raised {end!r}"
     log.check_online()
-    assert pending.headers[0].base_offset >= log.log_end_offset, "appended meanwhile"
+    assert pending.headers[0][0] >= log.log_end_offset, "appended meanwhile"
     try:
         if pending.roll is not None:
             log.end_roll(pending.roll)
-        log.note_run(pending.segment, pending.headers, pending.data)
+        note_run(log, pending.segment, pending.headers, pending.data)
     except OSError as error:
         raise log.failed(error) from error
