@@ -32,6 +32,10 @@ COMMANDS: Final = frozenset(
         "produce",
         "consume",
         "elect_leaders",
+        "audit",
+        "show_letters",
+        "redrive_letters",
+        "replay_topic",
     )
 )
 """A command has a parameter for each of its options."""
@@ -59,10 +63,6 @@ ABBREVIATIONS: Final = frozenset(
         "utils",
     )
 )
-CHILD_MODULES: Final = frozenset(
-    ("chunks", "cleaned_segment", "cleaning", "filtering", "key_map", "scanning")
-)
-"""What compacts and checks long logs, of tidelog.log."""
 SPEC_ROWS: Final = (
     *(f"S{number}" for number in range(1, 12)),
     *(f"T{number}" for number in range(1, 7)),
@@ -275,8 +275,8 @@ def _module(path: Path) -> str:
 
 
 def _is_compiled(module: str) -> bool:
-    """Whether a module exists for those processes: any other is a broker's."""
+    """Whether a module is for compiling, Spark and tests: any other is a broker's or a child's."""
+    if module.startswith(("tidelog.spark", "pyspark_tidelog")):
+        return True
     folder, _, name = module.rpartition(".")
-    if folder == "tidelog.records":
-        return "kernel" in name or name.startswith("column")
-    return folder == "tidelog.log" and name in CHILD_MODULES
+    return folder == "tidelog.records" and ("kernel" in name or name.startswith("column"))

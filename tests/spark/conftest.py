@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from support.new_topics import NewTopicMaker
+from support.servers import Server, new_server
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -15,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -27,7 +30,24 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def log_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A broker that compacts at once; topics stay, so each test makes its own."""
+    server = new_server(tmp_path_factory.mktemp("logs"), {"log.cleaner.backoff.ms": "100"})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def new_topic(log_server: Server) -> NewTopicMaker:
+    return NewTopicMaker(log_server.address)

@@ -3,7 +3,7 @@ would put it (P1), with no Python per record (P2). Read back with the reference 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from tidelog.records.murmur2 import partition_for
 from tidelog.records.reference import read_records
 from tidelog.spark import encoding
 from tidelog.spark.encoding import Encoder, gather
-from tidelog.spark.sink_options import Batching, SinkOptions
+from tidelog.spark.sink_options import SinkOptions
 
 NOW = 1_800_000_000_000
 PARTITIONS = {"one": 1, "three": 3, "ten": 10}
@@ -34,8 +34,10 @@ SCHEMA = pa.schema(
 )
 Row = dict[str, Any]
 Place = tuple[str, int]
+Given = Mapping[str, str]
+NOTHING: Given = {}
 
-ROWS = st.fixed_dictionaries(
+ROWS: st.SearchStrategy[Row] = st.fixed_dictionaries(
     {
         "key": st.none() | st.binary(max_size=9),
         "value": st.none() | st.binary(max_size=40),
@@ -53,25 +55,16 @@ ROWS = st.fixed_dictionaries(
 
 @st.composite
 def rows_of_topics(draw: st.DrawFn) -> list[Row]:
-    rows = draw(st.lists(ROWS, min_size=1, max_size=30))
+    rows: list[Row] = draw(st.lists(ROWS, min_size=1, max_size=30))
     for row in rows:
         row["topic"] = draw(st.sampled_from(sorted(PARTITIONS)))
         row["partition"] = draw(st.none() | st.integers(0, PARTITIONS[row["topic"]] - 1))
     return rows
 
 
-def options(topic: str | None = None, **given: str) -> SinkOptions:
-    named = {} if topic is None else {"topic": topic}
-    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **named, **given})
-
-
-def batching(**given: str) -> Batching:
-    return options(**given).batching
-
-
-def encoder(topic: str | None = None, first: int = 0, **given: str) -> Encoder:
+def encoder(topic: str | None = None, first: int = 0, given: Given = NOTHING) -> Encoder:
     return Encoder(
-        batching(**given),
+        SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **given}).batching,
         topic=topic,
         partition_count=PARTITIONS.__getitem__,
         first_partition=first,
@@ -115,7 +108,7 @@ def test_every_row_is_encoded_once_and_where_it_belongs(
 ) -> None:
     names = ("none", "gzip", "snappy", "lz4", "zstd")
     given = {"kafka.compression.type": names[codec], "kafka.batch.size": str(batch_bytes)}
-    found = encoded(encoder(None, first, **given), arrow(rows))
+    found = encoded(encoder(None, first, given), arrow(rows))
     expected: dict[Place, list[Row]] = defaultdict(list)
     anywhere: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -144,7 +137,7 @@ def test_the_option_topic_counts_before_the_column(rows: list[Row], batch_bytes:
     for row in rows:
         row["partition"] = None
     given = {"kafka.batch.size": str(batch_bytes)}
-    found = encoded(encoder("ten", **given), arrow(rows))
+    found = encoded(encoder("ten", 0, given), arrow(rows))
     assert {topic for topic, _ in found} == {"ten"}
     assert sum(map(len, found.values())) == len(rows)
 
@@ -177,9 +170,16 @@ def test_rows_are_gathered_until_there_are_enough_or_time_is_over() -> None:
 def test_rows_without_key_fill_one_partition_after_the_other() -> None:
     rows = arrow([{"value": bytes(84)}] * 100)
     given = {"kafka.batch.size": "1061"}
-    made = list(encoder("three", 2, **given).encode(rows, NOW))
-    assert [one.partition for one in made] == [2, 0, 1, 2, 0, 1, 2, 0, 1, 2]
+    made = list(encoder("three", 2, given).encode(rows, NOW))
+    assert [one.partition for one in made] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
     assert all(read_header(one.batch).record_count == 10 for one in made)
+    few = arrow([{"value": bytes(84)}] * 25)
+    made = list(encoder("three", 2, given).encode(few, NOW))
+    assert [(one.partition, read_header(one.batch).record_count) for one in made] == [
+        (0, 10),
+        (1, 5),
+        (2, 10),
+    ]
 
 
 def test_small_batches_without_keys_take_turns() -> None:
@@ -257,13 +257,13 @@ def test_a_record_that_is_too_large_is_refused_with_its_partition_and_the_option
     rows = arrow([{"key": b"k", "value": bytes(70_000), "partition": 2}])
     given = {"kafka.max.request.size": "65536"}
     with pytest.raises(KafkaError, match=r"three-2: .* larger than 65536.*kafka.max.request.size"):
-        list(encoder("three", **given).encode(rows, NOW))
+        list(encoder("three", 0, given).encode(rows, NOW))
 
 
 def test_a_record_larger_than_a_batch_goes_alone() -> None:
     rows = arrow([{"value": bytes(size)} for size in (10, 5000, 10, 10)])
     given = {"kafka.batch.size": "1000"}
-    made = list(encoder("one", **given).encode(rows, NOW))
+    made = list(encoder("one", 0, given).encode(rows, NOW))
     assert [read_header(one.batch).record_count for one in made] == [1, 1, 2]
 
 

@@ -1,5 +1,5 @@
-"""`tidelog demo`: a node with other people's clients, then the log underneath it. `make demo`
-runs it.
+"""`tidelog demo`: a node with other people's clients, the log underneath it, and a pipeline on
+Spark over a cluster. `make demo` runs it.
 
 Every number it prints was measured or counted while it ran. Each step is a function in one of
 the files beside this one; read them in the order in which they are called here for a first tour.
@@ -29,6 +29,7 @@ from tidelog.cli.demo_screen import Screen
 from tidelog.cli.demo_serving import Play, create_topics, start_the_node, stop_the_node
 from tidelog.cli.demo_stage import PRICES, Stage, open_stage
 from tidelog.cli.demo_writing import write_batches, write_transactions
+from tidelog.cli.spark_session import check_spark
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN
 from tidelog.log.files import LOG, file_name
 
@@ -44,10 +45,11 @@ def demo(
         bool, typer.Option("--keep", help="Leave the temporary folder there too.")
     ] = False,
 ) -> None:
-    """Watch Kafka clients use a node that is killed under them, and then the log it keeps.
+    """Watch Kafka clients use a node that is killed under them, the log it keeps, and a pipeline.
 
-    Takes about half a minute and writes some 30 MB into a temporary folder, which it removes
-    afterwards.
+    The pipeline runs on Spark, over three brokers of which one is killed; it ends with an audit.
+    Takes a few minutes, half a minute without Spark, and writes some 100 MB into a temporary
+    folder, which it removes afterwards.
     """
     started = perf_counter()
     screen = Screen()
@@ -57,6 +59,7 @@ def demo(
         _show_node(screen, place / "node")
         screen.title("Part two: the log underneath")
         _show_log(screen, place / "data")
+        _show_pipeline(screen, place / "pipeline")
         screen.say(f"All of it took {perf_counter() - started:.1f} s.")
         _suggest(screen, place, is_kept=folder is not None or keep)
 
@@ -93,6 +96,21 @@ def _show_log(screen: Screen, folder: Path) -> None:
         _stop(stage)
     finally:
         stage.workers.close()
+
+
+def _show_pipeline(screen: Screen, folder: Path) -> None:
+    """Where Spark can run; everything else works without it."""
+    try:
+        check_spark()
+    except BadValue as error:
+        screen.title("Part three, a cluster and a pipeline on Spark, is left out")
+        screen.say(f"{error}.")
+        return
+    from tidelog.cli.demo_story import Story
+
+    screen.title("Part three: a cluster, a pipeline on Spark, a leader that dies, and an audit")
+    folder.mkdir(parents=True)
+    Story(screen, folder.absolute()).tell()
 
 
 @contextmanager

@@ -137,12 +137,12 @@ def json_line(record: OutputRecord) -> bytes:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_json_bytes("key", record.key),
-        **_json_bytes("value", record.value),
+        **json_bytes("key", record.key),
+        **json_bytes("value", record.value),
         "headers": [
             {
                 "key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-                **_json_bytes("value", value),
+                **json_bytes("value", value),
             }
             for name, value in record.headers
         ],
@@ -150,7 +150,7 @@ def json_line(record: OutputRecord) -> bytes:
     return json_text(fields).encode() + b"\n"
 
 
-def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:

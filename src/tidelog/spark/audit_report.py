@@ -1,4 +1,4 @@
-"""What an audit found: the extent of each partition, the fate of what was acknowledged, the wrong."""
+"""What an audit found: how far each partition goes, what became of the ledger, what is wrong."""
 
 from dataclasses import dataclass, field
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from tidelog.base.errors import KafkaError
-from tidelog.records.batch_table import BatchTable, size_of_batch
+from tidelog.records.column_headers import BatchTable, size_of_batch
 from tidelog.records.columns import Wanted, decode_stream
 from tidelog.spark.audited_files import open_segment
 

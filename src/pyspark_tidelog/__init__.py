@@ -1,0 +1,7 @@
+"""How Spark finds the format `tidelog`: it looks for modules named `pyspark_*` that have a
+`DefaultSource`, in every session, so that installing the package is the whole set-up.
+"""
+
+from tidelog.spark.source import TidelogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

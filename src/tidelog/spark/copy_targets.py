@@ -1,0 +1,35 @@
+"""Topics that records are copied into: they must be there, and say how large a batch may be."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.client.client import Client
+from tidelog.client.cluster import Topic
+from tidelog.client.configs import Resource, describe_configs
+
+BATCH_BYTES: Final = 1024 * 1024
+_SIZE: Final = "max.message.bytes"
+
+
+def find_target(client: Client, name: str, *, partition_count: int) -> Topic:
+    """`partition_count` is what is proposed for a topic that is not there."""
+    try:
+        return client.cluster([name]).topic(name)
+    except KafkaError as error:
+        if error.code is not ErrorCode.unknown_topic_or_partition:
+            raise
+        raise BadValue(
+            f"there is no topic {name} to write to: tidelog topics create {name} "
+            f"--partitions {partition_count}"
+        ) from error
+
+
+def batch_bytes_for(client: Client, topics: Iterable[str]) -> int:
+    """What all of them take; a broker that does not tell is given what brokers take by default."""
+    sizes = [BATCH_BYTES]
+    resources = [Resource("topic", name) for name in topics]
+    for found in describe_configs(client, resources).values() if resources else ():
+        if not isinstance(found, KafkaError):
+            sizes += [int(one.value) for one in found if one.name == _SIZE and one.value]
+    return max(min(sizes), 1)

@@ -1,0 +1,158 @@
+"""What the driver asks brokers: which partitions there are, where they begin and end, their sizes.
+
+Only topics that are subscribed to are told of, and internal ones only if they are named. What
+cannot be answered for the moment is asked again, as often as the options say.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.client.client import Client
+from tidelog.client.cluster import NO_LEADER, Topic
+from tidelog.client.errors import Unreachable
+from tidelog.client.leaders import MOVED
+from tidelog.client.offsets import EARLIEST, LATEST, list_many_offsets
+from tidelog.client.reassignments import replica_sizes
+from tidelog.client.sockets import pause_ms
+from tidelog.spark.offsets import Positions, TopicOffsets, each_partition
+from tidelog.spark.options import Connecting, Subscription
+
+Answer = TypeVar("Answer")
+Found = dict[TopicPartition, int]
+NO_RECORD: Final = -1
+
+
+class Logs(Protocol):
+    """The logs of the topics that are subscribed to."""
+
+    def latest(self) -> Positions:
+        """Every partition there is now, at its end."""
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Found: ...
+
+    def since(self, times: Mapping[TopicPartition, int]) -> Found:
+        """The offset of the first record since a time in ms; NO_RECORD if there is none."""
+
+    def log_bytes(self, partitions: Iterable[TopicPartition]) -> Found:
+        """How large logs are; those left out of which brokers do not tell."""
+
+
+class BrokerLogs:
+    def __init__(self, connecting: Connecting, subscription: Subscription) -> None:
+        self._connecting = connecting
+        self._subscription = subscription
+        self._expected = subscription.topics or tuple(subscription.assigned or ())
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def latest(self) -> Positions:
+        """A broker that has just started knows of no topics yet, so that one which seems to be
+        gone is looked for again."""
+        found = self._retried(self._latest)
+        for _ in range(self._connecting.retries):
+            if all(topic in found for topic in self._expected):
+                break
+            pause_ms(self._connecting.retry_delay_ms)
+            found = self._retried(self._latest)
+        self._expected = tuple(found)
+        return found
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Found:
+        return self.since(dict.fromkeys(partitions, EARLIEST))
+
+    def since(self, times: Mapping[TopicPartition, int]) -> Found:
+        return self._retried(lambda client: self._list(client, times))
+
+    def log_bytes(self, partitions: Iterable[TopicPartition]) -> Found:
+        wanted = sorted(set(partitions))
+        return self._retried(lambda client: _log_bytes(client, wanted)) if wanted else {}
+
+    def _latest(self, client: Client) -> Positions:
+        ids: dict[str, str | None] = {}
+        asked: dict[TopicPartition, int] = {}
+        for topic, partitions in self._subscribed(client):
+            ids[topic.name] = topic.topic_id
+            asked |= {TopicPartition(topic.name, one): LATEST for one in partitions}
+        ends: dict[str, dict[int, int]] = {name: {} for name in ids}
+        for one, offset in self._list(client, asked).items():
+            ends[one.topic][one.partition] = offset
+        return {
+            name: TopicOffsets(topic_id=topic_id, offsets=ends[name])
+            for name, topic_id in ids.items()
+        }
+
+    def _subscribed(self, client: Client) -> Iterable[tuple[Topic, Iterable[int]]]:
+        chosen = self._subscription
+        names = chosen.topics if chosen.assigned is None else tuple(chosen.assigned)
+        cluster = client.cluster(names)
+        for refusal in cluster.refused.values():
+            if refusal.code is not ErrorCode.unknown_topic_or_partition:
+                raise refusal
+        for topic in cluster.topics.values():
+            there = [partition.index for partition in topic.partitions]
+            if chosen.assigned is not None:
+                there = [one for one in there if one in chosen.assigned[topic.name]]
+            if chosen.pattern is None or _matches(chosen.pattern, topic):
+                yield topic, there
+
+    def _list(self, client: Client, times: Mapping[TopicPartition, int]) -> Found:
+        committed_only = self._connecting.committed_only
+        return list_many_offsets(client, times, committed_only=committed_only)
+
+    def _retried(self, ask: Callable[[Client], Answer]) -> Answer:
+        for _ in range(self._connecting.retries):
+            try:
+                return ask(self._connected())
+            except Unreachable:
+                self.close()
+            except KafkaError as error:
+                if error.code not in MOVED:
+                    raise
+            pause_ms(self._connecting.retry_delay_ms)
+        return ask(self._connected())
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            options = self._connecting
+            self._client = Client(
+                options.bootstrap_servers,
+                client_id=options.client_id,
+                timeout_ms=options.timeout_ms,
+            )
+        return self._client
+
+
+def _matches(pattern: re.Pattern[str], topic: Topic) -> bool:
+    return not topic.is_internal and pattern.fullmatch(topic.name) is not None
+
+
+def _log_bytes(client: Client, partitions: list[TopicPartition]) -> Found:
+    """As large as the leader's replica is."""
+    topics = client.cluster(sorted({one.topic for one in partitions})).topics
+    leaders = {
+        TopicPartition(topic.name, partition.index): partition.leader
+        for topic in topics.values()
+        for partition in topic.partitions
+        if partition.leader != NO_LEADER
+    }
+    sizes = replica_sizes(client, set(leaders.values()), partitions)
+    found = {one: sizes.get((leaders.get(one, NO_LEADER), one)) for one in partitions}
+    return {one: size for one, size in found.items() if size is not None}
+
+
+def average_sizes(
+    logs: Logs, ends: Positions, begins: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, float]:
+    """The bytes that one offset stands for, in partitions of which it is known."""
+    ends_of = dict(each_partition(ends))
+    filled = [one for one, begin in begins.items() if ends_of[one] > begin]
+    return {
+        one: size / (ends_of[one] - begins[one]) for one, size in logs.log_bytes(filled).items()
+    }

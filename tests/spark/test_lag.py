@@ -1,0 +1,120 @@
+"""How far queries are behind: measured, read from checkpoints, and told while they run (P3)."""
+
+import json
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from support.new_topics import NewTopicMaker
+from support.servers import Server
+from support.zookeepers import free_ports
+from tidelog.base.ids import TopicPartition
+from tidelog.client.client import Client
+from tidelog.spark.checkpoints import read_positions
+from tidelog.spark.lag import Lag, measure_lag
+from tidelog.spark.lag_listener import LagListener, describe
+
+SECONDS_MAX = 60
+
+
+@pytest.fixture
+def topic(log_server: Server, new_topic: NewTopicMaker) -> str:
+    """Ten records in partition 0, a minute old, and five in partition 1."""
+    name = new_topic(2)
+    producer = Producer({"bootstrap.servers": log_server.address})
+    old_ms = int(time.time() * 1000) - 60_000
+    for number in range(15):
+        producer.produce(name, b"%d" % number, partition=number // 10, timestamp=old_ms)
+    assert producer.flush(30) == 0
+    return name
+
+
+def test_lag_is_told_in_records_and_in_time(log_server: Server, topic: str) -> None:
+    read = {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 5}
+    with Client(log_server.address) as client:
+        first, second = measure_lag(client, read, int(time.time() * 1000))
+    assert (first.records, first.end) == (7, 10)
+    assert 60_000 <= first.time_ms < 120_000
+    assert (second.records, second.time_ms) == (0, 0)
+
+
+def test_lag_is_described_in_a_line() -> None:
+    one = Lag(partition=TopicPartition("t", 0), read=3, end=10, time_ms=1500)
+    other = Lag(partition=TopicPartition("t", 1), read=5, end=5, time_ms=0)
+    assert describe([one, other]) == "7 records and 1.5 s behind, partition 0 most (7)"
+    assert describe([other]) == "nothing left to read"
+
+
+def test_a_listener_tells_the_lag_of_a_query_and_shows_it_to_prometheus(
+    spark: Any, log_server: Server, topic: str, tmp_path: Path
+) -> None:
+    told: list[tuple[str, list[Lag]]] = []
+    port = free_ports(1)[0]
+    listener = LagListener(
+        log_server.address,
+        every_s=0,
+        metrics_port=port,
+        tell=lambda name, lags: told.append((name, lags)),
+    )
+    spark.streams.addListener(listener)
+    try:
+        stream = (
+            spark.readStream.format("tidelog")
+            .option("kafka.bootstrap.servers", log_server.address)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", 6)
+            .load()
+        )
+        writer = stream.writeStream.queryName("behind").format("noop")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        seen = _wait_until(lambda: _lag_of(told, "behind") == 0 and _scraped(port))
+        query.stop()
+    finally:
+        spark.streams.removeListener(listener)
+    lags = [sum(lag.records for lag in found) for name, found in told if name == "behind"]
+    assert lags[0] > 0, "the first batch left something"
+    assert f'tidelog_query_lag_records{{partition="0",query="behind",topic="{topic}"}} 0.0' in seen
+    found = read_positions(tmp_path)
+    assert found == {"checkpoint": {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 5}}
+
+
+def _lag_of(told: list[tuple[str, list[Lag]]], name: str) -> int | None:
+    found = [lags for query, lags in told if query == name]
+    return sum(lag.records for lag in found[-1]) if found else None
+
+
+def _scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        content: bytes = answer.read()
+    return content.decode()
+
+
+def _wait_until(holds: Any) -> Any:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def test_checkpoints_of_other_sources_are_passed_over(tmp_path: Path) -> None:
+    for name, lines in {
+        "files": ["v1", "{}", '{"logOffset":0}'],
+        "both": ["v1", "{}", '{"logOffset":0}', json.dumps(_offset(7))],
+        "nothing": ["v1", "{}", "-"],
+    }.items():
+        for kind in ("offsets", "commits"):
+            (tmp_path / name / kind).mkdir(parents=True)
+            (tmp_path / name / kind / "0").write_text("\n".join(lines))
+        (tmp_path / name / "offsets" / "1").write_text("planned, not done")
+    assert read_positions(tmp_path) == {"both": {TopicPartition("t", 0): 7}}
+
+
+def _offset(to: int) -> dict[str, Any]:
+    place = {"t": {"id": None, "partitions": {"0": to}}}
+    return {"version": 1, "from": place, "to": place, "tasks": {}}
