@@ -1,5 +1,6 @@
 """What the headers of dead letters say, taken out of them column by column (A6)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,9 @@ from tidelog.spark.dead_letter_reading import Choice, dead_letter_topic, with_or
 Header = tuple[str, bytes | None]
 
 
-def letters(*headers: list[Header] | None, timestamps: list[int] | None = None) -> pa.RecordBatch:
+def letters(
+    *headers: Sequence[Header] | None, timestamps: list[int] | None = None
+) -> pa.RecordBatch:
     rows = [
         {
             "offset": number,

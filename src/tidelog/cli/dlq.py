@@ -136,8 +136,10 @@ def show_letters(
     with (
         _letters(bootstrap, topic, where) as (client, name, ranges),
         closing(read_letters(client, ranges)) as read,
+        Progress() as progress,
     ):
         for wanted, letters in read:
+            progress.tell(letters.num_rows)
             for letter in choice.of(letters).slice(0, left).to_pylist():
                 if as_json:
                     say(letter_as_json(name, wanted.partition, letter))
@@ -225,19 +227,20 @@ def _check_targets(survey: "Survey") -> None:
 
 
 def _write(redriver: "Redriver", survey: "Survey") -> int:
+    total = survey.targets.total()
     written = 0
-    with Progress(f"of {survey.targets.total():,} records written") as progress:
+    try:
+        with Progress(f"of {total:,} records written") as progress:
 
-        def tell(count: int) -> None:
-            nonlocal written
-            written = count
-            progress.tell(count)
+            def tell(count: int) -> None:
+                nonlocal written
+                written = count
+                progress.tell(count)
 
-        try:
             return redriver.redrive(sorted(survey.targets), tell)
-        except BaseException:
-            complain(f"at least {counted(written)} of {survey.targets.total()} were written")
-            raise
+    except BaseException:
+        complain(f"at least {counted(written)} of {total} were written")
+        raise
 
 
 def _say_outcome(name: str, survey: "Survey", ranges: list[Range], written: int | None) -> None:

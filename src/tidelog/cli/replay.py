@@ -1,5 +1,6 @@
 """`tidelog replay`: a part of a topic, by offsets or time, copied to another one by Spark (P6)."""
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import typer
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
 from tidelog.cli.printing import JsonOption, complain, counted, remark, say, say_json, say_table
-from tidelog.cli.progress import Progress
+from tidelog.cli.progress import ProgressLine
 from tidelog.cli.spark_session import Master, Remote, check_spark, spark_session
 from tidelog.client.client import Client
 from tidelog.client.cluster import Topic
@@ -137,6 +138,8 @@ def run(spark: "SparkSession", replay: "Replay") -> int:
     remark("copying; Ctrl-C ends, and leaves in the topic what was written")
     try:
         with _watched(replay.bootstrap, replay.into):
+            # Py4J writes a traceback there when Ctrl-C comes.
+            logging.getLogger().addHandler(logging.NullHandler())
             return run_replay(spark, replay)
     except KeyboardInterrupt:
         spark.interruptAll()
@@ -155,15 +158,16 @@ def _watched(bootstrap: str, into: str) -> Iterator[None]:
         yield
         return
     is_over = threading.Event()
-    with Progress("records written") as progress:
-        arguments: tuple[Any, ...] = (bootstrap, into, progress.tell, is_over)
-        watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            watcher.join()
+    line = ProgressLine("records written")
+    arguments: tuple[Any, ...] = (bootstrap, into, line.tell, is_over)
+    watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+        line.clear()
 
 
 def _watch(

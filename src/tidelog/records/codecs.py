@@ -24,7 +24,7 @@ _FRAME_MAGIC: Final = b"\x82SNAPPY\x00"
 _FRAME_HEADER: Final = _FRAME_MAGIC + Struct(">ii").pack(1, 1)
 _CHUNK_LENGTH: Final = Struct(">i")
 _CHUNK_BYTES: Final = 32 * 1024
-_FIRST_GUESS_FACTOR: Final = 8
+_GUESS_FACTOR: Final = 8
 _FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
@@ -69,8 +69,8 @@ def compress_snappy(data: Buffer) -> bytes:
 def _decompress_stream(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
-    guess = max(len(data) * _FIRST_GUESS_FACTOR, _FIRST_GUESS_BYTES_MIN)
-    for size in (min(guess, limit), limit):
+    size = min(max(len(data) * _GUESS_FACTOR, _FIRST_GUESS_BYTES_MIN), limit)
+    while True:
         output = bytearray(size)
         try:
             produced = decompress_into(data, output)
@@ -79,7 +79,10 @@ def _decompress_stream(
                 raise _garbage(str(error)) from error
         else:
             return bytes(memoryview(output)[:produced])
-    raise _too_much(limit)
+        if size == limit:
+            raise _too_much(limit)
+        # Step by step: to clear all that the limit allows takes longer than most batches.
+        size = min(size * _GUESS_FACTOR, limit)
 
 
 def decompress_snappy(data: Buffer, limit: int) -> bytes:
