@@ -17,7 +17,7 @@ PAUSE_S: Final = 0.02
 AT_A_TIME: Final = 10
 POISON_EVERY: Final = 40
 FLUSH_SECONDS_MAX: Final = 60.0
-CUSTOMERS: Final = ("ada", "alan", "barbara", "donald", "edsger", "grace", "leslie", "margaret", "radia")
+CUSTOMERS: Final = ("ada", "alan", "barbara", "donald", "edsger", "grace", "leslie", "radia")
 POISON: Final = b"{this is no order"
 
 
