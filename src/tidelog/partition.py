@@ -16,6 +16,7 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.cluster.image import PartitionInfo
 from tidelog.log import retention
+from tidelog.log.emptied import past_emptied
 from tidelog.log.partition_log import PartitionLog, Slice
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import restart_at, truncate_suffix
@@ -330,7 +331,7 @@ class Partition:
     def read(self, offset: int, max_bytes: int, *, committed_only: bool) -> Slice | None:
         """The range from an offset on that readers may see; None if there is nothing yet."""
         upto = self.last_stable_offset if committed_only else self.replica.high_watermark
-        return self._read(offset, max_bytes, upto)
+        return past_emptied(self.log, self._read(offset, max_bytes, upto), max_bytes, upto)
 
     def read_as_follower(self, offset: int, max_bytes: int) -> Slice | None:
         return self._read(offset, max_bytes, self.log.log_end_offset)

@@ -7,7 +7,7 @@ import pytest
 from support.brokers import INCREMENTAL_ALTER_CONFIGS, SimClient, SimNode, one_batch
 from tidelog.log.checkpoints import read_offsets
 from tidelog.partition import Partition
-from tidelog.records.batch import walk
+from tidelog.records.batch import HEADER_SIZE, walk
 from tidelog.records.reference import read_records
 
 HOUR_MS = 3_600_000
@@ -150,6 +150,28 @@ def test_a_compacted_topic_is_compacted_in_the_background() -> None:
     assert kept[0] > 0
     assert kept[-1] == 29
     assert partition.log.log_end_offset == 30
+
+
+def test_readers_are_taken_past_segments_that_compaction_has_emptied() -> None:
+    """S6: a client may give up on a partition that answers with batches without records only."""
+    node = SimNode(log_segment_bytes=1 << 20, log_cleaner_dedupe_buffer_size=10 << 20)
+    client = node.client()
+    client.create("events", cleanup_policy="compact", min_cleanable_dirty_ratio=0.01)
+    for _ in range(20):
+        batch = one_batch("x" * 900_000, timestamp=node.clock.now_ms())
+        client.produce("events", batch)
+    node.loop.run_for(120_000)
+    log = partition_of(node).log
+    emptied = [one for one in log.segments.all if one.size == HEADER_SIZE]
+    assert len(emptied) > 10
+    data = node.client().fetch("events", 0, max_bytes=50 << 20).records
+    (_, header), *_ = walk(data)
+    assert header.record_count == 1
+    assert header.base_offset == 18
+    partition = partition_of(node)
+    whole = partition.read_as_follower(0, 1 << 20)
+    assert whole is not None
+    assert (whole.position, whole.size) == (0, HEADER_SIZE), "a follower gets it as it is"
 
 
 def test_a_disk_that_fails_takes_its_dir_offline_and_no_other() -> None:
