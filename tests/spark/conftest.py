@@ -1,4 +1,5 @@
-"""One Spark session for all tests here, started once: they run in one worker."""
+"""One Spark session for all tests here, started once: they run in one worker, behind the tests of
+real clusters."""
 
 import os
 import sys
@@ -14,7 +15,7 @@ from support.servers import Server, new_server
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/tests/spark/" in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 @pytest.fixture(scope="session")
