@@ -165,7 +165,7 @@ def test_readme_example_of_a_client_prints_what_the_readme_shows(
 
 
 def test_readme_example_of_a_log_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    code, shown = PROGRAMS[1]
+    code, shown = PROGRAMS[2]
     here = code.replace("/tmp/tidelog-readme", str(tmp_path / "log"))
     found = printed([sys.executable, "-c", here], tmp_path)
     assert _without_times(found) == _without_times(shown)

@@ -90,6 +90,8 @@ def replay_topic(
             keeps_partitions=keeps_partitions,
             batch_bytes=batch_bytes,
         )
+        # Py4J tells of Ctrl-C with a traceback, wherever messages go that nobody takes.
+        logging.getLogger().addHandler(logging.NullHandler())
         with spark_session(f"replay of {topic}", master=master, remote=remote) as spark:
             copied = run(spark, replay)
     _say_outcome(ranges, copied, into, as_json=as_json)
@@ -138,8 +140,6 @@ def run(spark: "SparkSession", replay: "Replay") -> int:
     remark("copying; Ctrl-C ends, and leaves in the topic what was written")
     try:
         with _watched(replay.bootstrap, replay.into):
-            # Py4J writes a traceback there when Ctrl-C comes.
-            logging.getLogger().addHandler(logging.NullHandler())
             return run_replay(spark, replay)
     except KeyboardInterrupt:
         spark.interruptAll()
