@@ -70,7 +70,8 @@ SPEC_ROWS: Final = (
     *(f"I{number}" for number in range(1, 7)),
     *(f"E{number}" for number in range(1, 6)),
     *(f"L{number}" for number in range(1, 7)),
-    *("A1", "A2", "A3", "O1", "O2", "O3"),
+    *("A1", "A2", "A3", "A6", "O1", "O2", "O3"),
+    *("P1", "P2", "P3", "P5", "P6", "P8"),
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -16,7 +16,7 @@ from bench.load.cluster_side import SAFE, ClusterSide
 from bench.load.contest import Figure, Row, compared, in_turns, row, rows, tell
 from bench.load.frames import Topic, batch, keyed_batch
 from bench.load.generator import Load, Stream
-from bench.load.processes import family, memory, resident_mb
+from bench.load.processes import family, memory, share_mb
 from bench.load.scenarios import CPU_OF_BYTES, P50, P99, SPEED, wanting
 from tidelog.records.batch import read_header
 
@@ -220,7 +220,7 @@ def sampled(side: ClusterSide) -> Iterator[list[Sample]]:
 
 
 def sample_of(pids: Sequence[int]) -> Sample:
-    each = {pid: resident_mb(pid) for pid in family(*pids)}
+    each = {pid: share_mb(pid) for pid in family(*pids)}
     children = [size for pid, size in each.items() if pid not in pids]
     return Sample(sum(each.values()), sum(children), len(children))
 

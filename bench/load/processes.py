@@ -49,13 +49,18 @@ def memory(*pids: int) -> Memory:
     return Memory(now_mb=now, most_mb=most)
 
 
-def resident_mb(pid: int) -> float:
-    """Of this process alone."""
-    return _status_mb(pid, "VmRSS")
+def share_mb(pid: int) -> float:
+    """What is resident of this process alone. Pages that several have, such as those of their
+    programs, are shared out among them, so that a sum counts them once."""
+    return _field_mb(pid, "smaps_rollup", "Pss")
 
 
 def _status_mb(pid: int, name: str) -> float:
-    lines = _read(pid, "status").splitlines()
+    return _field_mb(pid, "status", name)
+
+
+def _field_mb(pid: int, file: str, name: str) -> float:
+    lines = _read(pid, file).splitlines()
     values = dict(line.split(":", 1) for line in lines if ":" in line)
     return int(values.get(name, "0 kB").split()[0]) / 1024
 

@@ -9,13 +9,19 @@ from tidelog.cli.progress import Progress
 
 def test_an_interrupt_is_raised_where_progress_is_told() -> None:
     before = signal.getsignal(signal.SIGINT)
-    steps = []
-    with pytest.raises(KeyboardInterrupt), Progress("records") as progress:
+    with Progress("records") as progress:
         progress.tell(1)
-        signal.raise_signal(signal.SIGINT)
-        steps.append("the step is finished")
-        progress.tell(2)
-        steps.append("the next one is not begun")
+    steps = []
+
+    def work() -> None:
+        with Progress("records") as progress:
+            signal.raise_signal(signal.SIGINT)
+            steps.append("the step is finished")
+            progress.tell(2)
+            steps.append("the next one is not begun")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert steps == ["the step is finished"]
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -26,9 +32,13 @@ def test_an_interrupt_in_the_last_step_is_not_forgotten() -> None:
 
 
 def test_a_second_interrupt_ends_the_process_at_once() -> None:
-    with pytest.raises(KeyboardInterrupt), Progress():
-        signal.raise_signal(signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    def work() -> None:
+        with Progress():
+            signal.raise_signal(signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
 
 
 def test_no_line_is_shown_to_scripts(capsys: pytest.CaptureFixture[str]) -> None:

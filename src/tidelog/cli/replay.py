@@ -62,7 +62,6 @@ def replay_topic(
     For example:
       tidelog replay orders --from 2026-05-01T12:00:00Z --to 2026-05-01T13:00:00Z --into again
       tidelog replay orders --from 0:1200,1:1170 --into again --keep-partitions --execute
-      tidelog replay orders --from earliest --into copy --master spark://10.0.0.1:7077 --execute
     """
     places = (parse_place("--from", start), parse_place("--to", end))
     if into == topic and not allows_same:
@@ -83,17 +82,17 @@ def replay_topic(
     if is_real and ranges:
         from tidelog.spark.replaying import Replay
 
-        replay = Replay(
-            bootstrap=bootstrap,
-            ranges=ranges,
-            into=into,
-            keeps_partitions=keeps_partitions,
-            batch_bytes=batch_bytes,
+        copied = _copy(
+            Replay(
+                bootstrap=bootstrap,
+                ranges=ranges,
+                into=into,
+                keeps_partitions=keeps_partitions,
+                batch_bytes=batch_bytes,
+            ),
+            master,
+            remote,
         )
-        # Py4J tells of Ctrl-C with a traceback, wherever messages go that nobody takes.
-        logging.getLogger().addHandler(logging.NullHandler())
-        with spark_session(f"replay of {topic}", master=master, remote=remote) as spark:
-            copied = run(spark, replay)
     _say_outcome(ranges, copied, into, as_json=as_json)
 
 
@@ -128,6 +127,14 @@ def _say_outcome(
         say(f"at most {counted(most)} would be copied; nothing was: add --execute to copy them")
     else:
         say(f"{counted(copied)} copied to {into}")
+
+
+def _copy(replay: "Replay", master: str | None, remote: str | None) -> int:
+    # Py4J tells of Ctrl-C with a traceback, wherever messages go that nobody takes.
+    logging.getLogger().addHandler(logging.NullHandler())
+    name = f"replay of {replay.ranges[0].topic}"
+    with spark_session(name, master=master, remote=remote) as spark:
+        return run(spark, replay)
 
 
 def run(spark: "SparkSession", replay: "Replay") -> int:
