@@ -4,13 +4,15 @@ for a terminal or as JSON, an object in each line.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli.printing import counted, json_text, say, say_table
 from tidelog.cli.record_text import json_bytes
 from tidelog.log.dump_text import printable
-from tidelog.spark.dead_letter_counts import Count
 from tidelog.spark.dead_letter_format import HEADER_PREFIX
+
+if TYPE_CHECKING:
+    from tidelog.spark.dead_letter_counts import Count
 
 NOTHING: Final = "-"
 _SHOWN_BYTES_MAX: Final = 2_000
@@ -25,19 +27,19 @@ def time_text(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def say_counts(target: str, counts: Iterable[Count]) -> None:
+def say_counts(target: str, counts: "Iterable[Count]") -> None:
     """`target` is the heading of the first column, a topic's."""
     headings = (target, "STAGE", "REASON", "RECORDS", "ATTEMPT", "FIRST", "LAST")
     say_table(headings, [_count_row(count) for count in counts])
 
 
-def _count_row(count: Count) -> tuple[object, ...]:
+def _count_row(count: "Count") -> tuple[object, ...]:
     named = [NOTHING if text is None else text for text in count.group]
     attempt = NOTHING if count.attempt_max is None else count.attempt_max
     return *named, count.records, attempt, time_text(count.first_ms), time_text(count.last_ms)
 
 
-def counts_as_json(target: str, counts: Iterable[Count]) -> list[dict[str, Any]]:
+def counts_as_json(target: str, counts: "Iterable[Count]") -> list[dict[str, Any]]:
     return [
         {
             **dict(zip((target, "stage", "reason"), count.group, strict=True)),

@@ -14,9 +14,20 @@ from tidelog.cli.pipeline_run import RunFailed, connect, run_once, show_lag
 from tidelog.cli.printing import complain, say
 from tidelog.cli.spark_session import check_spark
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@app.callback()
+def pipeline() -> None:
+    """Make and run pipelines: from topics into tables and back, declared, on Spark.
+
+    \b
+    For example:
+      tidelog pipeline init shop
+      tidelog pipeline run shop --every 30s
+    """
 
 
 @app.command()

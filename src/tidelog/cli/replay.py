@@ -28,23 +28,25 @@ if TYPE_CHECKING:
     from tidelog.spark.replaying import Replay
 
 _PROGRESS_SECONDS: Final = 1.0
-_Where = "An offset, offsets such as 0:12,1:7, a time, earliest or latest"
+_WHERE = "An offset, offsets such as 0:12,1:7, a time, earliest or latest"
+
+_KeepPartitions = Annotated[
+    bool, typer.Option("--keep-partitions", help="To the same partitions, not where keys belong.")
+]
+_AllowSame = Annotated[
+    bool, typer.Option("--allow-same-topic", help="TOPIC and --into may be the same.")
+]
 
 
 def replay_topic(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Whose records.")],
-    start: Annotated[str, typer.Option("--from", metavar="WHERE", help=f"{_Where}.")],
+    start: Annotated[str, typer.Option("--from", metavar="WHERE", help=f"{_WHERE}.")],
     into: Annotated[str, typer.Option(metavar="TOPIC", help="Where they are written to.")],
     end: Annotated[
         str, typer.Option("--to", metavar="WHERE", help="The same; up to, without it.")
     ] = "latest",
-    keeps_partitions: Annotated[
-        bool,
-        typer.Option("--keep-partitions", help="To the same partitions, not where keys belong."),
-    ] = False,
-    allows_same: Annotated[
-        bool, typer.Option("--allow-same-topic", help="TOPIC and --into may be the same.")
-    ] = False,
+    keeps_partitions: _KeepPartitions = False,
+    allows_same: _AllowSame = False,
     is_real: Annotated[bool, typer.Option("--execute", help="Copy them.")] = False,
     as_json: JsonOption = False,
     master: Master = None,
