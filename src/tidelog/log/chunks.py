@@ -15,7 +15,7 @@ from tidelog.records.arrays import Int64s
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, OFFSET_AND_LENGTH
 from tidelog.records.stops import AT, BAD_RECORDS, DONE, INCOMPLETE, PROBLEMS, REASON
 
-CHUNK_BYTES: Final = 1 << 19
+CHUNK_BYTES: Final = 1 << 20
 NOT_AS_SAID: Final = "the records are not what the batch header says"
 
 
@@ -68,6 +68,8 @@ def walk(source: Source, passing: Pass) -> bool:
             return False
         position += stop[AT]
         wanted = _wanted(source, buffer, stop[AT], position)
+        # Before the next one is read, which then goes to the same memory.
+        del buffer
     return True
 
 

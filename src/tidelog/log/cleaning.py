@@ -22,7 +22,7 @@ from tidelog.records.key_table import make_table
 from tidelog.records.rules import new_output
 from tidelog.records.stops import OFFSET_SPAN, RECORDS_KEPT, RECORDS_READ
 
-OUTPUT_BYTES: Final = 1 << 19
+OUTPUT_BYTES: Final = 1 << 20
 VERDICTS: Final = 1 << 17
 
 

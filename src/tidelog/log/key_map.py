@@ -81,7 +81,7 @@ class MapPass:
             self.stop[REASON] = self._take_special(buffer, self.stop[AT])
         if self.stop[REASON] == MAP_SMALL:
             count = read_header(buffer, self.stop[AT]).record_count
-            self.table = grown(self.table, count)
+            self.table = grown(self.table, count, self.stop[NEXT_OFFSET])
             self._map = self._prepared()
         if self.stop[REASON] == MAP_FULL:
             return self._give_up()

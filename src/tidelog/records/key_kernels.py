@@ -21,6 +21,8 @@ from tidelog.records.byte_kernels import load_word
 from tidelog.records.kernels import BYTES, BYTES_OUT, INT64S_OUT, helper, kernel
 from tidelog.records.key_table import (
     FIRST,
+    LINE_SLOTS,
+    LINE_WORDS,
     SLOT_BYTES,
     SLOT_WORDS,
     SPAN_END,
@@ -103,9 +105,10 @@ def hash_key(buffer: Any, start: int, size: int, secret: Any) -> Any:
 
 @inlined
 def _home(words: Any, second: Any) -> int:
-    """The slot at which a key is looked for first, by the part of its hash that slots hold."""
-    slots = np.uint64(len(words) // SLOT_WORDS)
-    return int(((second >> _HALF) * slots) >> _HALF)
+    """The slot at which a key is looked for first, by the part of its hash that slots hold: the
+    first one of a cache line, so that the next ones are there too."""
+    lines = np.uint64((len(words) + LINE_WORDS - 1) // LINE_WORDS)
+    return int(((second >> _HALF) * lines) >> _HALF) * LINE_SLOTS
 
 
 @inlined

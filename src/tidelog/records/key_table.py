@@ -2,10 +2,10 @@
 
 The map is one array, two words a slot, so that none lies in two cache lines: 96 bits of
 the key's hash, and 32 for the offset, counted from 1 at the first of the map, 0 where the slot
-is free. It begins small and doubles while there are more keys, up to what it may take; where a
-key belongs follows from the bits that its slot holds, in their order, so a table is moved into a
-larger one from front to back, and what was moved is given back on the way. `key_kernels` is
-the code.
+is free. It begins small and grows in a few large steps while there are more keys, up to what it
+may take; where a key belongs follows from the bits that its slot holds, in their order, so a
+table is moved into a larger one from front to back, and what was moved is given back on the way.
+`key_kernels` is the code.
 """
 
 from array import array
@@ -17,6 +17,9 @@ from tidelog.records.native import move_keys
 
 SLOT_WORDS: Final = 2
 SLOT_BYTES: Final = 8 * SLOT_WORDS
+LINE_SLOTS: Final = 4
+LINE_WORDS: Final = LINE_SLOTS * SLOT_WORDS
+"""Of a cache line."""
 WINDOW: Final = 128
 OFFSETS_MAX: Final = (1 << 32) - 1
 """How many offsets, from the first one on, a map can tell apart."""
@@ -35,7 +38,11 @@ _ROOMY: Final = 1.2
 """Slots a key where memory allows: fewer make probes long, more cost memory."""
 _BITS_SHARE: Final = 16
 """Bits for offsets may take one part in so many, on top of the map."""
-_FIRST_SLOTS: Final = 1 << 14
+_FIRST_SLOTS: Final = 1 << 17
+_STEP: Final = 4
+"""A map that is too small becomes so many times as large, so that keys are seldom moved."""
+_FULL: Final = 0.6
+"""The share of slots in use at which a map grows while it may: probes stay within a cache line."""
 _MOVED_SLOTS: Final = 1 << 17
 
 Words: TypeAlias = "memoryview[Any]"
@@ -95,12 +102,14 @@ def make_table(
     return KeyTable(_words(slots), words, tally, mapped(bits), mapped(bits))
 
 
-def grown(table: KeyTable, keys: int) -> KeyTable:
-    """The map with room for so many keys more, as far as it may grow."""
+def grown(table: KeyTable, keys: int, next_offset: int) -> KeyTable:
+    """The map with room for so many keys more than those of the records before `next_offset`, as
+    far as it may grow."""
     tally = table.tally
+    is_mostly_new = 2 * tally[USED] > next_offset - tally[FIRST]
     slots = len(table.words) // SLOT_WORDS
     while tally[LIMIT] < min(tally[USED] + keys, tally[LIMIT_MAX]):
-        slots = min(2 * slots, tally[SLOTS_MAX])
+        slots = _next_size(slots, tally[SLOTS_MAX], is_mostly_new)
         tally[LIMIT] = _limit(tally, slots)
     larger = table._replace(words=_words(slots))
     count = len(table.words) // SLOT_WORDS
@@ -111,9 +120,16 @@ def grown(table: KeyTable, keys: int) -> KeyTable:
     return larger
 
 
+def _next_size(slots: int, most: int, is_mostly_new: bool) -> int:
+    """A step; or all that may be had, if that is less than twice as much and records mostly bring
+    new keys."""
+    larger = _STEP * slots
+    return most if larger * (2 if is_mostly_new else 1) > most else larger
+
+
 def _limit(tally: Int64s, slots: int) -> int:
     """How many of so many slots may be used."""
-    return tally[LIMIT_MAX] if slots == tally[SLOTS_MAX] else int(slots / _ROOMY)
+    return tally[LIMIT_MAX] if slots == tally[SLOTS_MAX] else int(slots * _FULL)
 
 
 def _words(slots: int) -> Words:
