@@ -39,8 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker, with those of Spark behind them: one cluster is started, faults do not meet
-    by chance, and a cluster and Spark do not share two cores."""
+    """All in one worker, with those of Spark behind them: one cluster is started, faults do not
+    meet by chance, and a cluster and Spark do not share two cores."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("processes"))
