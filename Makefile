@@ -23,7 +23,7 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 .venv/ready-to-fuzz: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'

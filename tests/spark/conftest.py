@@ -1,5 +1,5 @@
-"""One Spark session for all tests here, started once: they run in one worker, behind the tests of
-real clusters."""
+"""One Spark session for all tests here; a second one only where another worker takes over the last
+of them."""
 
 import os
 import sys
