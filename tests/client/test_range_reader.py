@@ -279,7 +279,7 @@ def test_nothing_to_read_yet_is_waited_for(client: Client) -> None:
 
 
 def test_a_partition_that_is_not_there_is_named(hasty: Client, client: Client) -> None:
-    made(client, "narrow")
-    with pytest.raises(DataLost, match="narrow has no partition 3") as lost:
-        read_all(RangeReader(hasty), whole("narrow", 5, partition=3))
+    made(client, "just-one-wide")
+    with pytest.raises(DataLost, match="just-one-wide has no partition 3") as lost:
+        read_all(RangeReader(hasty), whole("just-one-wide", 5, partition=3))
     assert lost.value.code is ErrorCode.offset_out_of_range

@@ -44,6 +44,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the temporary folder there too.")
     ] = False,
+    with_spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Also the pipeline, which takes minutes.")
+    ] = True,
 ) -> None:
     """Watch Kafka clients use a node that is killed under them, the log it keeps, and a pipeline.
 
@@ -59,7 +62,8 @@ def demo(
         _show_node(screen, place / "node")
         screen.title("Part two: the log underneath")
         _show_log(screen, place / "data")
-        _show_pipeline(screen, place / "pipeline")
+        if with_spark:
+            _show_pipeline(screen, place / "pipeline")
         screen.say(f"All of it took {perf_counter() - started:.1f} s.")
         _suggest(screen, place, is_kept=folder is not None or keep)
 
