@@ -79,7 +79,7 @@ def test_each_topic_has_an_outcome_of_its_own(client: Client) -> None:
             NewTopic(name="twice"),
             NewTopic(name="bad/name"),
             NewTopic(name="fine"),
-            NewTopic(name="wide", replication_factor=3),
+            NewTopic(name="thrice", replication_factor=3),
         ],
     )
     codes = {name: error and error.code for name, error in outcomes.items()}
@@ -87,7 +87,7 @@ def test_each_topic_has_an_outcome_of_its_own(client: Client) -> None:
         "twice": ErrorCode.topic_already_exists,
         "bad/name": ErrorCode.invalid_topic_exception,
         "fine": None,
-        "wide": ErrorCode.invalid_replication_factor,
+        "thrice": ErrorCode.invalid_replication_factor,
     }
     deleted = delete_topics(client, ["twice", "never-was"])
     assert deleted["twice"] is None
