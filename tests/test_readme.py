@@ -7,12 +7,10 @@ What a cluster prints differs in numbers, which are left out; how many there are
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +18,7 @@ import pytest
 
 from support.servers import TidelogServer
 from support.zookeepers import free_ports, require_zookeeper
+from tidelog.cli.free_ports import free_row
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
     """The folder of a cluster, and what was said when it started."""
     require_zookeeper()
     folder = tmp_path_factory.mktemp("readme-cluster")
-    port, zookeeper_port = _free_row(BROKERS), free_ports(1)[0]
+    port, zookeeper_port = free_row(BROKERS), free_ports(1)[0]
     command = [f"{Path(sys.executable).parent}/tidelog", "up", "--port", str(port)]
     with subprocess.Popen(
         [*command, "--zookeeper-port", str(zookeeper_port)],
@@ -73,19 +72,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
         finally:
             process.terminate()
             process.wait(60)
-
-
-def _free_row(length: int) -> int:
-    """The first of so many ports, one after the other, that nobody uses."""
-    while True:
-        (first,) = free_ports(1)
-        with ExitStack() as taken:
-            try:
-                for port in range(first, first + length):
-                    taken.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
 
 
 def printed(command: list[str], folder: Path, **environment: str) -> str:

@@ -105,10 +105,10 @@ def test_a_request_that_names_very_many_topics_slows_nobody(
         assert bool(answered[0]) == (count <= 10_000)
 
 
-def test_a_batch_of_very_many_records_does_not_keep_others_from_being_looked_into(
+def test_batches_of_very_many_records_do_not_keep_others_from_being_looked_into(
     server: TidelogServer,
 ) -> None:
-    """Z4: some kilobytes of zstd, 200,000 records."""
+    """Z4: some kilobytes of zstd, 200,000 records, ten times."""
     records = [Record(offset=n, timestamp=0, key=b"", value=b"") for n in range(200_000)]
     batch = bytes(encode_batch(records, compression=4))
     with WireClient(server.address, 60) as client, WireClient(server.address, 60) as other:
@@ -119,16 +119,17 @@ def test_a_batch_of_very_many_records_does_not_keep_others_from_being_looked_int
 
         def produce() -> None:
             asked = production("one", batch) | {"timeout": 60_000}
-            answer = client.ask(PRODUCE, 9, **asked)
-            results.append(answer.responses[0].partition_responses[0].error_code.name)
+            for _ in range(10):
+                answer = client.ask(PRODUCE, 9, **asked)
+                results.append(answer.responses[0].partition_responses[0].error_code.name)
 
         thread = Thread(target=produce)
         thread.start()
-        sleep(0.1)
-        began = monotonic()
-        other.produce("two", one_batch("b"))
-        took = monotonic() - began
-        assert thread.is_alive(), "the large one is still being looked into"
+        answered = 0
+        while thread.is_alive():
+            other.produce("two", one_batch("b"))
+            answered += 1
         thread.join()
-    assert results == ["none"]
-    assert took < 0.5
+    assert results == ["none"] * 10
+    print(f"{answered} small ones were answered meanwhile")
+    assert answered > 30, "where they take turns it is ten"

@@ -10,7 +10,7 @@ from tidelog.base.errors import BadValue
 from tidelog.cli.main import app
 from tidelog.cli.pipeline import parse_seconds
 from tidelog.cli.pipeline_project import find_project, make_project
-from tidelog.cli.pipeline_run import _Progress, cause, shorten
+from tidelog.cli.pipeline_run import RunLines, cause, shorten
 
 
 def test_a_project_has_all_it_needs(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_spark_says_is_told_in_fewer_words() -> None:
 
 def test_of_a_failure_the_cause_is_told_and_not_its_pages() -> None:
     told: list[str] = []
-    progress = _Progress(told.append)
+    progress = RunLines(told.append)
     story = [
         "2026-11-15 20:37:02: Flow 'bury' has FAILED.",
         "Error: [STREAM_FAILED] Query terminated with exception:",

@@ -3,6 +3,7 @@ sink (P1, traps 7 and 16). Read back with confluent-kafka.
 """
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ class Input:
 
     def add(self, *words: str) -> None:
         lines = "".join(json.dumps({"word": word}) + "\n" for word in words)
-        (self._folder / f"{self._files}.json").write_text(lines)
+        file = self._folder / f"{self._files}.json"
+        file.write_text(lines)
+        # Spark takes the oldest first, and one millisecond may hold two files.
+        os.utime(file, (self._files, self._files))
         self._files += 1
 
     def stream(self) -> DataFrame:

@@ -10,7 +10,7 @@ import typer
 from tidelog.base.errors import BadValue
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
 from tidelog.cli.printing import JsonOption, remark, say, say_json, say_table
-from tidelog.cli.spark_session import Master, Remote, check_spark, spark_session
+from tidelog.cli.spark_session import Master, Remote, check_place, spark_session
 from tidelog.client.client import Client
 from tidelog.spark.audited_files import Subject, earliest_offsets, of_cluster, of_log_dirs
 
@@ -60,7 +60,7 @@ def audit(
       tidelog audit orders --ledger acknowledged.csv
       tidelog audit orders --log-dirs copies/broker-1,copies/broker-2 --json
     """
-    check_spark(needs_java=remote is None)
+    check_place(master, remote)
     if log_dirs is not None:
         dirs = [part for part in log_dirs.split(",") if part]
         report = _run(

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from tidelog.base.errors import BadValue
+from tidelog.cli.free_ports import HOST, free_ports
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _START_SECONDS_MAX: Final = 120.0
@@ -33,12 +34,12 @@ class ConnectServer:
         self._folder = folder
         self._master = master
         self._log = log
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"sc://127.0.0.1:{self._port}"
+        return f"sc://{HOST}:{self._port}"
 
     def __enter__(self) -> "ConnectServer":
         if self._process is None:
@@ -85,7 +86,7 @@ class ConnectServer:
 
     def _command(self) -> list[str]:
         settings = {
-            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(self._port),
         }
         chosen = [part for item in settings.items() for part in ("--conf", "=".join(item))]
@@ -98,7 +99,7 @@ class ConnectServer:
             "SPARK_HOME": str(spark_home()),
             "SPARK_CONF_DIR": str(self._folder / "conf"),
             "SPARK_CONNECT_MODE": "0",
-            "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+            "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", HOST),
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         }
 
@@ -114,7 +115,7 @@ class ConnectServer:
 
     def _answers(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self._port), 1).close()
+            socket.create_connection((HOST, self._port), 1).close()
         except OSError:
             return False
         return True
@@ -130,9 +131,3 @@ def spark_home() -> Path:
     if spec is None or spec.origin is None:
         raise BadValue("this needs PySpark: pip install 'tidelog[spark]'")
     return Path(spec.origin).parent
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port

@@ -7,12 +7,13 @@ network in between. What it costs is read from /proc. It never outlives the demo
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Final
+
+from tidelog.cli.free_ports import free_ports
 
 _STOP_SECONDS_MAX: Final = 30
 _SERVER: Final = (
@@ -107,15 +108,3 @@ class Node:
     def _status_kb(self, field: str) -> int:
         lines = Path(f"/proc/{self.process_id}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
-
-
-def free_ports(count: int) -> list[int]:
-    """Held together until all are known, so that they differ."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

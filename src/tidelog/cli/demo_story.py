@@ -5,15 +5,16 @@ counts at the end are sets of places (topic, partition, offset), compared with o
 """
 
 import signal
-import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.connect_server import ConnectServer
 from tidelog.cli.demo_orders import Orders
 from tidelog.cli.demo_screen import Screen
+from tidelog.cli.free_ports import free_row
 from tidelog.cli.local_cluster import LocalBroker, LocalCluster
 from tidelog.cli.pipeline_project import Project, find_project, make_project
 from tidelog.cli.pipeline_run import run_once
@@ -38,7 +39,7 @@ class Story:
     def __init__(self, screen: Screen, folder: Path) -> None:
         self._screen = screen
         self._folder = folder
-        port = _free_ports(4)
+        port = free_row(4)
         self._cluster = LocalCluster(folder / "cluster", 3, port, port + 3, SETTINGS)
         self._ledger = folder / "ledger.csv"
         self._orders: Orders | None = None
@@ -111,7 +112,7 @@ class Story:
         self._screen.step("A second run, and a leader is killed in the middle of it")
         seconds = run_once(project, address, tell=self._told)
         assert self._victim is not None, "bronze was seen to run"
-        _wait(lambda: self._has_recovered(), "orders are acknowledged again")
+        _wait(self._has_recovered, "orders are acknowledged again")
         pause_s = self._orders.pause_after(self._killed_at)
         self._screen.say(f"The run took {seconds:.1f} s and noticed nothing.")
         self._screen.notice(
@@ -258,20 +259,7 @@ def _header(name: str) -> str:
     return f"cast(cast({found} as string) as {kind}) {column}"
 
 
-def _free_ports(count: int) -> int:
-    """The first of so many that follow one another and that nobody listens on."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            start: int = first.getsockname()[1]
-        try:
-            for port in range(start, start + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except (OSError, OverflowError):
-            continue
-        return start
-
-
-def _wait(holds: Any, what: str) -> None:
+def _wait(holds: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while not holds():
         assert time.monotonic() < deadline, f"not within {SECONDS_MAX:.0f} s: {what}"

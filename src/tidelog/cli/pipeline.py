@@ -12,7 +12,7 @@ from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
 from tidelog.cli.pipeline_project import Project, find_project, make_project
 from tidelog.cli.pipeline_run import RunFailed, connect, run_once, show_lag
 from tidelog.cli.printing import complain, say
-from tidelog.cli.spark_session import check_spark
+from tidelog.cli.spark_session import Master, Remote, check_place
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -63,14 +63,8 @@ def run(
         str | None,
         typer.Option(metavar="30s", help="Run it again and again, until Ctrl-C."),
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Start Spark there (default: local[*], this machine)."),
-    ] = None,
-    remote: Annotated[
-        str | None,
-        typer.Option(metavar="sc://HOST:PORT", help="Use a Spark Connect server that runs."),
-    ] = None,
+    master: Master = None,
+    remote: Remote = None,
     full_refresh: Annotated[
         bool, typer.Option("--full-refresh", help="Begin anew: publishes everything again.")
     ] = False,
@@ -86,10 +80,8 @@ def run(
       tidelog pipeline run shop --every 30s
       tidelog pipeline run shop --master spark://10.0.0.1:7077
     """
-    if master is not None and remote is not None:
-        raise BadValue("--master and --remote: one of them")
     every_s = None if every is None else parse_seconds(every)
-    check_spark(needs_java=remote is None)
+    check_place(master, remote)
     project = find_project(folder)
     with connect(project, master, remote) as address:
         if every_s is None:

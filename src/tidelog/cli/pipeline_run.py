@@ -54,7 +54,7 @@ def run_once(
     from pyspark.pipelines.cli import run
 
     began = time.monotonic()
-    with redirect_stdout(_Progress(tell)):
+    with redirect_stdout(RunLines(tell)):
         try:
             run(project.spec, [], full_refresh, [], False)
         except PySparkException as error:
@@ -62,7 +62,7 @@ def run_once(
     return time.monotonic() - began
 
 
-class _Progress(TextIOBase):
+class RunLines(TextIOBase):
     """What Spark's runner prints, line by line, without what nobody needs."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:

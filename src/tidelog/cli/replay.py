@@ -13,7 +13,7 @@ from tidelog.base.errors import BadValue, KafkaError
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
 from tidelog.cli.printing import JsonOption, complain, counted, remark, say, say_json, say_table
 from tidelog.cli.progress import ProgressLine
-from tidelog.cli.spark_session import Master, Remote, check_spark, spark_session
+from tidelog.cli.spark_session import Master, Remote, check_place, spark_session
 from tidelog.client.client import Client
 from tidelog.client.cluster import Topic
 from tidelog.client.errors import Unreachable
@@ -69,7 +69,7 @@ def replay_topic(
     if into == topic and not allows_same:
         raise BadValue(f"--into {into}: is the topic itself; --allow-same-topic to add to it")
     if is_real:
-        check_spark(needs_java=remote is None)
+        check_place(master, remote)
     with Client(bootstrap) as client:
         source = client.cluster([topic]).topic(topic)
         target = find_target(client, into, partition_count=len(source.partitions))

@@ -39,6 +39,13 @@ Remote = Annotated[
 ]
 
 
+def check_place(master: str | None, remote: str | None) -> None:
+    """Whether Spark can be used there; only a server that runs elsewhere needs no Java here."""
+    if master is not None and remote is not None:
+        raise BadValue("--master and --remote: one of them")
+    check_spark(needs_java=remote is None)
+
+
 def check_spark(*, needs_java: bool = True) -> None:
     """Raises what a person can act on, if Spark cannot be used here."""
     try:
@@ -66,9 +73,7 @@ def spark_session(
     remote: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Iterator["SparkSession"]:
-    if master is not None and remote is not None:
-        raise BadValue("--master and --remote: one of them")
-    check_spark(needs_java=remote is None)
+    check_place(master, remote)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logging.getLogger("py4j").setLevel(logging.ERROR)

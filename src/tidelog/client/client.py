@@ -6,7 +6,6 @@ the beginning, and a change whose answer was lost, since it may have been made.
 """
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -14,6 +13,7 @@ from tidelog.client import apis
 from tidelog.client.addresses import Address, parse_addresses
 from tidelog.client.apis import Api
 from tidelog.client.building import Values
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, Topic, read_cluster
 from tidelog.client.connection import Connection
 from tidelog.client.errors import Unreachable
@@ -25,7 +25,7 @@ _PAUSE_MS: Final = 100
 _BEING_MADE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 
 
-class Client:
+class Client(Closing):
     """Not for several threads at once."""
 
     def __init__(
@@ -38,17 +38,6 @@ class Client:
         self._connections: dict[Address, Connection] = {}
         self._lent: list[Connection] = []
         self._cluster: Cluster | None = None
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         for connection in self._connections.values():

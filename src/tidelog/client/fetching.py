@@ -7,12 +7,12 @@ moves to another broker is followed there; offsets that are gone raise `DataLost
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.client.batch_walk import Walked, walk_batches
 from tidelog.client.client import Client
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import text_of_id
 from tidelog.client.connection import Room
 from tidelog.client.errors import Unreachable
@@ -60,7 +60,7 @@ class DataLost(KafkaError):
         """Where reading may go on; the end of the range if nothing is left of it."""
 
 
-class RangeReader:
+class RangeReader(Closing):
     """Not for several threads at once. One connection is kept, to the broker read last."""
 
     def __init__(
@@ -76,17 +76,6 @@ class RangeReader:
         self.options = FetchOptions(wait_ms_max=wait_ms_max, isolation_level=isolation_level)
         self.room = Room(partition_bytes_max + _ANSWER_BYTES)
         self._link: FetchLink | None = None
-
-    def __enter__(self) -> "RangeReader":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._link is not None:

@@ -5,11 +5,11 @@ There is no thread: batches are sent, and answers taken, while the caller is in 
 the writer: what was handed to it later would follow a gap.
 """
 
-from types import TracebackType
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.client.client import Client
+from tidelog.client.closing import Closing
 from tidelog.client.errors import Unreachable
 from tidelog.client.leaders import MOVED, PAUSE_MS
 from tidelog.client.produce_link import Outcome, Parcel
@@ -39,7 +39,7 @@ _RETRIED: Final = MOVED | {
 }
 
 
-class BatchWriter:
+class BatchWriter(Closing):
     """Not for several threads at once."""
 
     def __init__(
@@ -69,17 +69,6 @@ class BatchWriter:
         self._bytes_under_way = 0
         self._acknowledged: list[tuple[str, int, int, int]] = []
         self._error: KafkaError | None = None
-
-    def __enter__(self) -> "BatchWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Does not wait for anything: what was not flushed may or may not be written."""

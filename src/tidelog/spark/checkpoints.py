@@ -4,13 +4,10 @@ Spark keeps a folder for each query, with a file for each planned batch (`offset
 line about the query, a line for each source) and one for each that is done (`commits/N`).
 """
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
-from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
-from tidelog.spark.offsets import Planned, each_partition, read_offset
+from tidelog.spark.offsets import read_if_ours
 
 
 def read_positions(storage: Path) -> dict[str, dict[TopicPartition, int]]:
@@ -32,17 +29,6 @@ def _latest(folder: Path) -> int | None:
 
 def _positions(file: Path) -> dict[TopicPartition, int]:
     positions: dict[TopicPartition, int] = {}
-    for planned in _planned(file):
-        positions.update(each_partition(planned.end))
-    return positions
-
-
-def _planned(file: Path) -> Iterator[Planned]:
     for line in file.read_text(encoding="utf-8").splitlines()[2:]:
-        try:
-            content = json.loads(line)
-            offset = read_offset(content) if isinstance(content, dict) else None
-        except (ValueError, BadValue):
-            continue  # a source of another kind
-        if isinstance(offset, Planned):
-            yield offset
+        positions.update(read_if_ours(line))
+    return positions

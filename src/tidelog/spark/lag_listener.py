@@ -7,7 +7,6 @@ goes to the standard error, a line for each query and topic, and with `metrics_p
 Prometheus can scrape.
 """
 
-import json
 import sys
 import threading
 import time
@@ -28,7 +27,7 @@ from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
 from tidelog.spark.lag import Lag, longest_ms, measure_lag, total_records
 from tidelog.spark.lag_gauges import LagGauges
-from tidelog.spark.offsets import Planned, each_partition, read_offset
+from tidelog.spark.offsets import read_if_ours
 
 EVERY_S: Final = 1.0
 ASK_MS_MAX: Final = 5_000
@@ -83,15 +82,15 @@ class LagListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
         query_id, name = str(progress.id), progress.name or str(progress.id)[:8]
-        read = read_by(progress.sources)
-        if read and self._is_due(query_id):
+        if self._is_due(query_id):
             try:
-                lags = self._measure(read)
+                lags = self._measure(progress.sources)
             except (KafkaError, Unreachable, BadValue) as error:
                 sys.stderr.write(f"{name}: its lag is not known: {error}\n")
                 return
-            self._gauges.show(query_id, name, lags)
-            self._tell(name, lags)
+            if lags:
+                self._gauges.show(query_id, name, lags)
+                self._tell(name, lags)
 
     def _is_due(self, query_id: str) -> bool:
         with self._lock:
@@ -101,19 +100,12 @@ class LagListener(StreamingQueryListener):
                 self._asked_s[query_id] = now_s
             return is_due
 
-    def _measure(self, read: dict[TopicPartition, int]) -> list[Lag]:
+    def _measure(self, sources: list[Any]) -> list[Lag]:
+        """Nothing, if none of the sources is a topic of ours."""
+        read: dict[TopicPartition, int] = {}
+        for source in sources:
+            read.update(read_if_ours(source.endOffset))
+        if not read:
+            return []
         with Client(self._bootstrap, timeout_ms=ASK_MS_MAX) as client:
             return measure_lag(client, read, int(time.time() * 1000))
-
-
-def read_by(sources: list[Any]) -> dict[TopicPartition, int]:
-    """Behind the last records that a query has read, of all sources that are topics of ours."""
-    read: dict[TopicPartition, int] = {}
-    for source in sources:
-        try:
-            offset = read_offset(json.loads(source.endOffset))
-        except (ValueError, TypeError, BadValue):
-            continue  # a source of another kind
-        if isinstance(offset, Planned):
-            read.update(each_partition(offset.end))
-    return read

@@ -11,6 +11,7 @@ that is run again is the same batch. A topic's id tells it from one that was mad
 same name.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -106,6 +107,19 @@ def read_offset(found: Mapping[str, Any]) -> Planned | Symbolic:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadValue(f"the checkpoint has a damaged offset: {str(found)[:200]}") from error
+
+
+def read_if_ours(text: str | None) -> dict[TopicPartition, int]:
+    """Behind the last records that an offset of any source's covers, as a checkpoint or a query's
+    progress has it: nothing if the source is of another kind, or nothing was read yet."""
+    try:
+        found = json.loads(text or "")
+    except ValueError:
+        return {}
+    if not isinstance(found, dict) or not {"version", "from", "to"} <= found.keys():
+        return {}
+    offset = read_offset(found)
+    return dict(each_partition(offset.end)) if isinstance(offset, Planned) else {}
 
 
 def positions_to_json(positions: Positions) -> dict[str, Any]:
