@@ -5,7 +5,7 @@ the same partition in one lookup. Clients find what is led here; what is followe
 found by those who look after replicas.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.partition import Partition
@@ -19,6 +19,8 @@ class Partitions:
         """Those that are led here."""
         self._held: dict[Key, Partition] = {}
         self._offline: set[Key] = set()
+        self.on_led: Callable[[Partition], None] = lambda _partition: None
+        """Told of one that begins to be led here, or no longer is."""
 
     def __iter__(self) -> Iterator[Partition]:
         return (partition for key, partition in self._held.items() if isinstance(key[0], str))
@@ -32,17 +34,20 @@ class Partitions:
 
     def set_led(self, partition: Partition) -> None:
         """Lets clients find it, or no more, as it is led here now."""
+        was_led = (partition.topic_id, partition.index) in self.by_key
         for topic in (partition.topic, partition.topic_id):
             if partition.is_led:
                 self.by_key[topic, partition.index] = partition
             else:
                 self.by_key.pop((topic, partition.index), None)
+        if partition.is_led != was_led:
+            self.on_led(partition)
 
     def remove(self, partition: Partition) -> None:
         for topic in (partition.topic, partition.topic_id):
             del self._held[topic, partition.index]
-            self.by_key.pop((topic, partition.index), None)
         partition.delete()
+        self.set_led(partition)
 
     def held(self, topic: str | bytes, index: int) -> Partition | None:
         """A replica that is here, led or followed."""

@@ -169,7 +169,7 @@ def test_nothing_behind_an_open_transaction_is_compacted() -> None:
     assert found is not None
     assert found.upper <= offset
     end = EndTransaction(producer_id=7, producer_epoch=0, committed=True, coordinator_epoch=0)
-    world.log.append_marker(encode_end_transaction(end, timestamp=NOW), 0)
+    world.log.append_own(encode_end_transaction(end, timestamp=NOW), 0)
     found = world.look()
     assert found is not None
     assert found.upper <= offset, "its marker is not on all replicas yet"

@@ -293,7 +293,7 @@ def test_open_transaction_of_kafka_is_ended_by_us(tmp_path: Path) -> None:
         coordinator_epoch=producer.coordinator_epoch,
     )
     first = producer.txn_first_offset
-    offset = copy.log.append_marker(encode_end_transaction(marker, timestamp=NOW), 9)
+    offset = copy.log.append_own(encode_end_transaction(marker, timestamp=NOW), 9)
     entry = copy.log.segments.active.aborted(copy.log.disk)[-1]
     assert entry == AbortedTransaction(producer_id, first, offset, offset + 1)
     copy.log_dir.close()

@@ -436,8 +436,8 @@ def test_aborted_transactions_are_in_the_index_with_the_offset_that_was_stable(
     log.append_as_leader(transactional(0, 9), 0, NOW)
     log.append_as_leader(transactional(0, 8), 0, NOW)
     assert log.producers.first_unstable_offset == 0
-    log.append_marker(marker(committed=False, producer_id=8), 0)
-    log.append_marker(marker(committed=True, producer_id=9), 0)
+    log.append_own(marker(committed=False, producer_id=8), 0)
+    log.append_own(marker(committed=True, producer_id=9), 0)
     (aborted,) = log.segments.active.aborted(world.disk)
     assert tuple(aborted) == (8, 2, 4, 0)
     log.producers.committed_up_to(log.log_end_offset)
@@ -449,7 +449,7 @@ def test_open_and_aborted_transactions_survive_a_restart(world: Simulated, resta
     log = world.log
     for n in range(10):
         log.append_as_leader(transactional(2 * n, 9), 0, NOW)
-        log.append_marker(marker(committed=n % 2 == 0), 0)
+        log.append_own(marker(committed=n % 2 == 0), 0)
     log.append_as_leader(transactional(0, 8), 0, NOW)
     log.flush(NOW)
     before = [segment.aborted(world.disk) for segment in log.segments.all]
@@ -458,15 +458,15 @@ def test_open_and_aborted_transactions_survive_a_restart(world: Simulated, resta
     assert [segment.aborted(world.disk) for segment in log.segments.all] == before
     log.producers.committed_up_to(log.log_end_offset)
     assert log.producers.first_unstable_offset == 30
-    log.append_marker(marker(committed=False, producer_id=8), 0)
+    log.append_own(marker(committed=False, producer_id=8), 0)
     assert log.segments.active.aborted(world.disk)[-1].first_offset == 30
 
 
 def test_marker_of_an_older_coordinator_is_refused(log: PartitionLog) -> None:
     log.append_as_leader(transactional(0), 0, NOW)
-    log.append_marker(marker(committed=True, coordinator_epoch=5), 0)
+    log.append_own(marker(committed=True, coordinator_epoch=5), 0)
     with pytest.raises(KafkaError, match="TRANSACTION_COORDINATOR_FENCED"):
-        log.append_marker(marker(committed=True, coordinator_epoch=4), 0)
+        log.append_own(marker(committed=True, coordinator_epoch=4), 0)
 
 
 def test_plain_batch_inside_a_transaction_is_refused(log: PartitionLog) -> None:
@@ -478,7 +478,7 @@ def test_marker_after_its_data_was_deleted_ends_the_transaction(log: PartitionLo
     """X28: DeleteRecords may be quicker than the coordinator."""
     log.append_as_leader(transactional(0), 0, NOW)
     delete_records(log, 2, 2)
-    log.append_marker(marker(committed=False), 0)
+    log.append_own(marker(committed=False), 0)
     log.producers.committed_up_to(3)
     assert log.producers.first_unstable_offset is None
 

@@ -24,14 +24,14 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from support.link_proxy import Links, owner_of
-from support.zookeepers import free_ports
+from tidelog.cli.free_ports import free_ports
 from tidelog.client.client import Client
 from tidelog.client.topics import NewTopic, create_topics, delete_topics
 from tidelog.world.real.zookeeper_server import Place, ZooKeeperServer
 
 ZOOKEEPER: Final = "zookeeper"
-START_SECONDS_MAX: Final = 30
-STOP_SECONDS_MAX: Final = 30
+START_SECONDS_MAX: Final = 60
+STOP_SECONDS_MAX: Final = 60
 _LISTENS: Final = b"listening on"
 _DIES_WITH_ITS_PARENT: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
@@ -51,7 +51,7 @@ QUICK: Final = {
 SAFE: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 
-def wait_until(holds: Callable[[], Any], what: str, seconds_max: float = 20.0) -> float:
+def wait_until(holds: Callable[[], Any], what: str, seconds_max: float = 60.0) -> float:
     """Until it holds; how long that took."""
     began = time.monotonic()
     while not holds():
@@ -274,7 +274,7 @@ class Cluster:
         replicas = self.tree.replicas(topic).get(partition, [])
         return bool(state) and state["leader"] >= 0 and sorted(state["isr"]) == sorted(replicas)
 
-    def wait_in_sync(self, topic: str, seconds_max: float = 20.0) -> float:
+    def wait_in_sync(self, topic: str, seconds_max: float = 60.0) -> float:
         """Until the ISR of each partition is full; how long that took."""
 
         def is_in_sync() -> bool:
@@ -311,10 +311,10 @@ class Tree:
     """What ZooKeeper says. While it cannot be asked, it says nothing."""
 
     def __init__(self, connect: str) -> None:
-        self.client = KazooClient(hosts=connect, timeout=10, connection_retry={"max_tries": -1})
+        self.client = KazooClient(hosts=connect, timeout=30, connection_retry={"max_tries": -1})
 
     def connect(self) -> None:
-        self.client.start(30)
+        self.client.start(60)
 
     def close(self) -> None:
         self.client.stop()
@@ -322,7 +322,7 @@ class Tree:
 
     def get(self, path: str) -> dict[str, Any]:
         try:
-            data, _ = self.client.get_async(path).get(timeout=2)
+            data, _ = self.client.get_async(path).get(timeout=10)
         except (KazooException, KazooTimeoutError):
             return {}
         found: dict[str, Any] = json.loads(data)
@@ -330,7 +330,7 @@ class Tree:
 
     def children(self, path: str) -> list[str]:
         try:
-            return sorted(self.client.get_children_async(path).get(timeout=2))
+            return sorted(self.client.get_children_async(path).get(timeout=10))
         except (KazooException, KazooTimeoutError):
             return []
 
@@ -352,7 +352,7 @@ class Tree:
 
     def controller_epoch(self) -> int:
         try:
-            data, _ = self.client.get_async("/controller_epoch").get(timeout=2)
+            data, _ = self.client.get_async("/controller_epoch").get(timeout=10)
         except (KazooException, KazooTimeoutError):
             return -1
         return int(data)

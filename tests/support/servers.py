@@ -7,7 +7,6 @@ A server keeps its address and its log dir over restarts, and `close` leaves no 
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,10 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from tidelog.cli.free_ports import HOST, free_ports
+
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = os.environ.get("TIDELOG_TEST_PEER", "")
-_START_SECONDS_MAX: Final = 30
-_STOP_SECONDS_MAX: Final = 30
+_START_SECONDS_MAX: Final = 60
+_STOP_SECONDS_MAX: Final = 60
 _KAFKA_CLUSTER_ID: Final = "tests-of-tidelog-00000"
 _LISTENS: Final = b"listening on"
 _DIES_WITH_ITS_PARENT: Final = (
@@ -56,7 +57,7 @@ class TidelogServer:
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_dir = folder / "logs"
-        self.address = f"127.0.0.1:{_free_port()}"
+        self.address = f"{HOST}:{free_ports(1)[0]}"
         self.output = folder / "server.log"
         self._settings = {
             "listeners": f"PLAINTEXT://{self.address}",
@@ -131,10 +132,3 @@ def _apache_kafka(folder: Path, settings: Mapping[str, str]) -> Server:
     server = ApacheKafka(home, folder / "kafka", settings)
     server.format(_KAFKA_CLUSTER_ID)
     return server
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

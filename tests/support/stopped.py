@@ -22,7 +22,7 @@ def transaction(log: PartitionLog, sequence: int, *, committed: bool) -> None:
     )
     log.append_as_leader(data, log.epochs.latest, NOW)
     end = EndTransaction(producer_id=9, producer_epoch=0, committed=committed, coordinator_epoch=0)
-    log.append_marker(encode_end_transaction(end, timestamp=NOW), log.epochs.latest)
+    log.append_own(encode_end_transaction(end, timestamp=NOW), log.epochs.latest)
 
 
 def filled(rounds: int = 10) -> Simulated:

@@ -128,7 +128,7 @@ class Trial:
             )
             data = encode_end_transaction(end, timestamp=self.world.clock.now_ms())
             self._expect(data)
-            self.log.append_marker(data, self.epoch)
+            self.log.append_own(data, self.epoch)
             self.open_transaction = False
 
     def _append_data(self, data: bytearray) -> None:

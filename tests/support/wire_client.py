@@ -21,7 +21,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class WireClient:
-    def __init__(self, address: str, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, address: str, timeout_seconds: float = 60.0) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout_seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -105,7 +105,7 @@ def creation(topic: str, partitions: int = 1, **configs: Any) -> dict[str, Any]:
                 ],
             }
         ],
-        "timeout": 5000,
+        "timeout": 60_000,
         "validate_only": False,
     }
 
@@ -114,7 +114,7 @@ def production(topic: str, batch: bytes, *, index: int = 0, acks: int = -1) -> d
     return {
         "transactional_id": None,
         "acks": acks,
-        "timeout": 5000,
+        "timeout": 60_000,
         "topic_data": [{"name": topic, "partition_data": [{"index": index, "records": batch}]}],
     }
 
@@ -171,7 +171,7 @@ def children(process_id: int) -> list[int]:
     return found
 
 
-def wait_until(condition: Any, seconds_max: float = 10.0) -> bool:
+def wait_until(condition: Any, seconds_max: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds_max
     while not condition():
         if time.monotonic() > deadline:

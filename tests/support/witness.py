@@ -4,12 +4,13 @@ notice, and how many descriptors there may be."""
 import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import sleep
 
 from support.brokers import one_batch
 from support.servers import TidelogServer
+from support.stopwatch import Stopwatch
 from support.wire_client import (
     METADATA,
     WireClient,
@@ -23,7 +24,8 @@ from tidelog.records.reference import read_records
 
 MIB = 1 << 20
 GROWTH_MAX = 64 * MIB
-LATENCY_SECONDS_MAX = 1.0
+LATENCY_SECONDS_MAX = 2.0
+"""Mostly it is a hundredth of this."""
 DESCRIPTORS_ENOUGH = 16_384
 
 SETTINGS = {"auto.create.topics.enable": "false", "socket.listen.backlog.size": "1024"}
@@ -38,10 +40,12 @@ def check_log(server: TidelogServer) -> None:
 
 
 class Witness:
-    """A client that produces, reads back, and notes how long each round took."""
+    """A client that produces, reads back, and notes how long each round took: time in which there
+    was no processor for it or the broker left out."""
 
-    def __init__(self, address: str) -> None:
-        self._client = WireClient(address)
+    def __init__(self, server: TidelogServer) -> None:
+        self._client = WireClient(server.address)
+        self._process_id = server.process_id
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.rounds = 0
@@ -50,12 +54,13 @@ class Witness:
 
     def _run(self) -> None:
         try:
+            stopwatch = Stopwatch([self._process_id])
             while not self._is_over.is_set():
-                began = time.monotonic()
+                began = stopwatch.seconds()
                 self._one_round(f"witness {self.rounds}")
-                self.seconds.append(time.monotonic() - began)
+                self.seconds.append(stopwatch.seconds() - began)
                 self.rounds += 1
-                time.sleep(0.005)
+                sleep(0.005)
         except BaseException as error:
             self.failure = error
 
@@ -77,27 +82,25 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join(20)
+        self._thread.join(60)
         self._client.close()
 
 
 @contextmanager
-def witnessed(
-    server: TidelogServer, *, growth_max: int = GROWTH_MAX, seconds_max: float = LATENCY_SECONDS_MAX
-) -> Iterator[Witness]:
+def witnessed(server: TidelogServer, *, growth_max: int = GROWTH_MAX) -> Iterator[Witness]:
     """What happens inside must leave another client, the broker's memory and its descriptors
     as they were."""
     process_id = server.process_id
     base = descriptors(process_id)
     forget_peak(process_id)
     before = memory_bytes(process_id)
-    with Witness(server.address) as witness:
+    with Witness(server) as witness:
         assert wait_until(lambda: witness.rounds > 3 or witness.failure is not None)
         yield witness
         rounds = witness.rounds
         assert wait_until(lambda: witness.rounds > rounds + 3 or witness.failure is not None)
     assert witness.failure is None, witness.failure
-    assert max(witness.seconds) < seconds_max
+    assert max(witness.seconds) < LATENCY_SECONDS_MAX
     assert peak_memory_bytes(process_id) - before < growth_max
     # The lanes beside the loop may have opened files of their own by now.
     assert wait_until(lambda: descriptors(process_id) <= base + 8), descriptors(process_id)
@@ -107,7 +110,7 @@ def witnessed(
 
 def plain_socket(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), 10)
+    return socket.create_connection((host, int(port)), 60)
 
 
 @contextmanager

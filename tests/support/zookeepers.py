@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tidelog.base.errors import BadValue
+from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.zookeeper_server import (
     Place,
     ZooKeeperServer,
@@ -79,14 +80,6 @@ def own_ensemble(folder: Path) -> Iterator[list[ZooKeeperServer]]:
     finally:
         for member in members:
             member.kill()
-
-
-def free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 @cache

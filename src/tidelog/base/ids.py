@@ -15,6 +15,9 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 
@@ -22,6 +25,11 @@ _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-
 def is_legal_topic(name: str) -> bool:
     """Names become folder names, so this is checked before any path is made of one."""
     return _LEGAL_TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_internal(topic: str) -> bool:
+    """Whether it is one of those that coordinators keep what they know in."""
+    return topic in (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.cluster.requests import USE_DEFAULT, NewTopic
+from tidelog.cluster.requests import NewTopic
 from tidelog.handlers.api import Node
 from tidelog.handlers.building import build
 from tidelog.wire.codec import entity_type
@@ -24,34 +24,34 @@ Failures = dict[str, ErrorCode]
 """Why topics could not be made, by name."""
 
 
-def create(node: Node, names: Sequence[str], done: Callable[[Failures], None]) -> None:
-    """Makes topics with default counts; calls `done` when all that can be done is."""
+def create(node: Node, topics: Sequence[NewTopic], done: Callable[[Failures], None]) -> None:
+    """Makes topics; calls `done` when all that can be done is."""
+    names = [topic.name for topic in topics]
     metadata = node.metadata
     controller_id = metadata.image.controller_id
     if metadata.controller_epoch is not None or controller_id == node.broker_id:
-        topics = [NewTopic(name=name) for name in names]
         metadata.create_topics(topics, False, lambda results: done(_failures(names, results)))
     elif controller_id not in metadata.image.brokers:
         node.loop.call_soon(lambda: done(dict.fromkeys(names, ErrorCode.leader_not_available)))
     else:
-        request = _request(names[:FORWARDED_MAX])
+        request = _request(topics[:FORWARDED_MAX])
         node.peers.forward(
             controller_id, CREATE_TOPICS, VERSION, request, partial(_answered, names, done)
         )
 
 
-def _request(names: Sequence[str]) -> Any:
-    topics = [
+def _request(topics: Sequence[NewTopic]) -> Any:
+    wanted = [
         {
-            "name": name,
-            "num_partitions": USE_DEFAULT,
-            "replication_factor": USE_DEFAULT,
+            "name": topic.name,
+            "num_partitions": topic.partition_count,
+            "replication_factor": topic.replication_factor,
             "assignments": (),
-            "configs": (),
+            "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
         }
-        for name in names
+        for topic in topics
     ]
-    values = {"topics": topics, "timeout": TIMEOUT_MS, "validate_only": False}
+    values = {"topics": wanted, "timeout": TIMEOUT_MS, "validate_only": False}
     return build(entity_type(CREATE_TOPICS, VERSION, "request"), values)
 
 

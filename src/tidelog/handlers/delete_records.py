@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import is_internal
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.describing import is_internal
 from tidelog.handlers.local_partitions import find_local
 from tidelog.handlers.rows import Answering, Rows, answer_in_slices, work_in_slices
 from tidelog.handlers.waiting import Patience

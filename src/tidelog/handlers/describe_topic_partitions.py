@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidelog.base.errors import ErrorCode
-from tidelog.base.ids import is_legal_topic
+from tidelog.base.ids import is_internal, is_legal_topic
 from tidelog.cluster.image import NO_TOPIC_ID, Image
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values
-from tidelog.handlers.describing import TOPIC_OPERATIONS, is_internal, partition_fields
+from tidelog.handlers.describing import TOPIC_OPERATIONS, partition_fields
 from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 

@@ -12,8 +12,6 @@ from tidelog.base.errors import ErrorCode
 from tidelog.cluster.config_view import ConfigView
 from tidelog.cluster.image import NO_LEADER, Image, PartitionInfo
 
-INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
-
 NO_OPERATIONS_ASKED: Final = -(1 << 31)
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
@@ -35,10 +33,6 @@ CLUSTER_OPERATIONS: Final = _bits(
     _ALTER_CONFIGS,
     _IDEMPOTENT_WRITE,
 )
-
-
-def is_internal(topic: str) -> bool:
-    return topic in INTERNAL_TOPICS
 
 
 def nodes(image: Image, listener: str) -> list[tuple[int, str, int, str | None]]:

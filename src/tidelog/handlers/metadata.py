@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.base.errors import ErrorCode
-from tidelog.base.ids import is_legal_topic
+from tidelog.base.ids import is_internal, is_legal_topic
 from tidelog.cluster.image import NO_LEADER, NO_TOPIC_ID, Image, PartitionInfo, TopicInfo
+from tidelog.cluster.requests import NewTopic
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, id_bytes
 from tidelog.handlers.creating import Failures, create
@@ -19,7 +20,6 @@ from tidelog.handlers.describing import (
     NO_OPERATIONS_ASKED,
     TOPIC_OPERATIONS,
     controller,
-    is_internal,
     nodes,
     partition_fields,
     reachable,
@@ -49,7 +49,7 @@ def handle(node: Node, request: Request) -> None:
         answer_in_slices(node, request, _answering(node, request, wanted, failures))
 
     if missing:
-        create(node, missing, created)
+        create(node, [NewTopic(name=name) for name in missing], created)
     else:
         created({})
 

@@ -181,16 +181,17 @@ class PartitionLog(LogFiles):
         self.log_end_offset = last_offset + 1
         return offset
 
-    def append_marker(self, batch: bytearray, leader_epoch: int) -> int:
-        """Appends a control batch made by this broker's coordinator; returns its offset."""
+    def append_own(self, batch: bytearray, leader_epoch: int) -> int:
+        """Appends a batch that a broker made itself: a marker, or what a coordinator keeps. Returns
+        its first offset."""
         if self.home.failure is not None:
             self.check_online()
         header = BatchHeader._make(check_stored(batch))
-        marker = read_end_transaction(batch)
+        if header.producer_id >= 0:
+            self.producers.check_epoch(header.producer_id, header.producer_epoch)
+        marker = read_end_transaction(batch) if header.is_control else None
         if marker is not None:
-            self.producers.check_marker(
-                header.producer_id, header.producer_epoch, marker.coordinator_epoch
-            )
+            self.producers.check_coordinator(header.producer_id, marker.coordinator_epoch)
         offset = self.log_end_offset
         stamp(batch, offset, leader_epoch)
         header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)

@@ -120,13 +120,16 @@ class Producers:
             )
         return FRESH
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuses a producer that another one has taken the place of."""
         producer = self.by_id.get(producer_id)
-        if producer is None:
-            return
-        if epoch < producer.epoch:
+        if producer is not None and epoch < producer.epoch:
             raise _stale_epoch(producer_id, epoch, producer.epoch)
-        if coordinator_epoch < producer.coordinator_epoch:
+
+    def check_coordinator(self, producer_id: int, coordinator_epoch: int) -> None:
+        """Refuses a marker of a coordinator that another one has taken the place of."""
+        producer = self.by_id.get(producer_id)
+        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.transaction_coordinator_fenced,
                 f"coordinator epoch {coordinator_epoch} of producer {producer_id} is older than "

@@ -1,0 +1,180 @@
+"""Journals of coordinators: what is appended is replayed by whoever loads it, in its order (A5)."""
+
+import pytest
+
+from support.brokers import SimNode
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import CONSUMER_OFFSETS
+from tidelog.base.journal import Entry, Origin
+from tidelog.coordinators import Coordinator, Place, hash_of
+from tidelog.journaling import PartitionJournal
+from tidelog.partition import Partition
+from tidelog.records.control import EndTransaction, encode_end_transaction
+from tidelog.slices import Slices
+
+
+class Recorder:
+    """A shard that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+        self.is_stopped = False
+
+    def replay(self, entry: Entry, origin: Origin) -> None:
+        self.told.append((entry, origin.offset, origin.producer_id))
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        self.told.append((producer_id, producer_epoch, is_commit))
+
+    def start(self) -> None:
+        self.told.append("started")
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def topics_changed(self) -> None:
+        self.told.append("topics changed")
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.node = SimNode()
+        self.node.client().create(CONSUMER_OFFSETS, cleanup_policy="compact")
+        self.made: list[Recorder] = []
+
+    @property
+    def partition(self) -> Partition:
+        return self.node.broker.partitions.find(CONSUMER_OFFSETS, 0)
+
+    @property
+    def journal(self) -> PartitionJournal:
+        return PartitionJournal(self.partition, self.node.clock, self.node.loop, lambda: 5_000)
+
+    def coordinator(self) -> Coordinator[Recorder]:
+        node = self.node
+        place = Place(
+            clock=node.clock,
+            loop=node.loop,
+            slices=Slices(node.loop, node.clock),
+            image=lambda: node.broker.metadata.image,
+            settings=lambda: node.settings,
+        )
+        return Coordinator(CONSUMER_OFFSETS, lambda _journal: self._make(), place)
+
+    def _make(self) -> Recorder:
+        self.made.append(Recorder())
+        return self.made[-1]
+
+    def load(self, coordinator: Coordinator[Recorder]) -> Recorder:
+        coordinator.led_changed(self.partition)
+        assert self.node.loop.run_until(lambda: not coordinator.is_loading)
+        return coordinator.at(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("tidelog", 825257422),
+        ("polygenelubricants", 0),
+        ("\U0001f30a", 1773134),
+    ],
+)
+def test_a_name_is_hashed_as_java_does_it(text: str, hashed: int) -> None:
+    assert hash_of(text) == hashed
+
+
+def test_what_was_appended_is_replayed_in_its_order_transactions_and_markers_too() -> None:
+    stage = Stage()
+    committed: list[KafkaError | None] = []
+    first, second = Entry(b"a", b"1"), Entry(b"b", None)
+    assert stage.journal.append([first, second], committed.append).offset == 0
+    assert stage.journal.append([first], committed.append, producer=(7, 2)).offset == 2
+    marker = EndTransaction(producer_id=7, producer_epoch=2, committed=True, coordinator_epoch=0)
+    stage.partition.append_own(encode_end_transaction(marker, timestamp=stage.node.clock.now_ms()))
+    assert committed == [None, None]
+    shard = stage.load(stage.coordinator())
+    assert shard.told == [
+        (first, 0, -1),
+        (second, 1, -1),
+        (first, 2, 7),
+        (7, 2, True),
+        "started",
+    ]
+
+
+def test_it_is_the_same_after_a_crash() -> None:
+    stage = Stage()
+    for number in range(50):
+        stage.journal.append([Entry(b"key", b"%d" % number)] * 3, lambda _: None)
+    before = stage.load(stage.coordinator()).told
+    stage.node.kill()
+    stage.node.start()
+    assert stage.load(stage.coordinator()).told == before
+    assert len(before) == 151
+
+
+def test_a_shard_is_found_when_it_is_loaded_and_stopped_when_it_is_led_elsewhere() -> None:
+    stage = Stage()
+    coordinator = stage.coordinator()
+    with pytest.raises(KafkaError, check=lambda error: error.code is ErrorCode.not_coordinator):
+        coordinator.find("group")
+    stage.journal.append([Entry(b"a", b"1")], lambda _: None)
+    coordinator.led_changed(stage.partition)
+    in_progress = ErrorCode.coordinator_load_in_progress
+    with pytest.raises(KafkaError, check=lambda error: error.code is in_progress):
+        coordinator.find("group")
+    assert stage.node.loop.run_until(lambda: not coordinator.is_loading)
+    shard = coordinator.find("group")
+    assert coordinator.shards() == [shard]
+    partition = stage.partition
+    partition.resign()
+    coordinator.led_changed(partition)
+    assert shard.is_stopped
+    assert coordinator.shards() == []
+
+
+def test_one_that_is_led_elsewhere_while_it_is_loaded_is_never_started() -> None:
+    stage = Stage()
+    coordinator = stage.coordinator()
+    stage.journal.append([Entry(b"a", b"1")], lambda _: None)
+    partition = stage.partition
+    coordinator.led_changed(partition)
+    partition.resign()
+    coordinator.led_changed(partition)
+    stage.node.loop.run_for(1_000)
+    (shard,) = stage.made
+    assert shard.is_stopped
+    assert "started" not in shard.told
+
+
+def test_too_large_a_change_is_refused_and_leaves_nothing() -> None:
+    stage = Stage()
+    too_large = ErrorCode.message_too_large
+    with pytest.raises(KafkaError, check=lambda error: error.code is too_large):
+        stage.journal.append([Entry(b"a", bytes(2 << 20))], lambda _: None)
+    assert stage.partition.log.log_end_offset == 0
+
+
+def test_a_journal_that_cannot_be_read_is_not_available() -> None:
+    stage = Stage()
+    stage.journal.append([Entry(b"a", b"1" * 100)], lambda _: None)
+    log = stage.partition.log
+    file = log.segments.active.file
+    assert file is not None
+    file.pwrite(b"\xff", 80)
+    coordinator = stage.coordinator()
+    coordinator.led_changed(stage.partition)
+    assert stage.node.loop.run_until(lambda: not coordinator.is_loading)
+    not_available = ErrorCode.coordinator_not_available
+    with pytest.raises(KafkaError, check=lambda error: error.code is not_available):
+        coordinator.at(0)
+
+
+def test_nothing_is_appended_while_too_few_replicas_are_in_sync() -> None:
+    stage = Stage()
+    stage.partition.replica.min_isr = 2
+    with pytest.raises(KafkaError, match="replicas are in sync"):
+        stage.journal.append([Entry(b"a", b"1")], lambda _: None)
+    assert stage.partition.log.log_end_offset == 0
