@@ -17,6 +17,7 @@ from tidelog.log.checkpoints import (
     format_offsets,
 )
 from tidelog.log.files import DELETED, LOG, file_name
+from tidelog.records.checksum import crc32c
 from tidelog.records.reference import Record, encode_batch
 from tidelog.spark.audit import Audit
 from tidelog.spark.audit_report import Report
@@ -193,6 +194,51 @@ class ListedBefore(Replica):
 
     def segments(self) -> list[int]:
         return [0, *super().segments()]
+
+
+def test_an_acknowledged_record_without_a_value_is_there_too(spark: Any, tmp_path: Path) -> None:
+    batches = [Stored(offset=0, values=[(b"a", None), (b"b", b""), (b"c", b"v")])]
+    subject = replicas(tmp_path, batches, batches, watermark=3)
+    report = audited(spark, subject, ledger_of(spark, batches))
+    assert report.is_clean, report.findings
+    assert report.ledger is not None
+    assert (report.ledger.acknowledged, report.ledger.lost) == (3, 0)
+
+
+def test_records_that_cannot_be_read_under_a_good_checksum_are_damage(
+    spark: Any, tmp_path: Path
+) -> None:
+    batches = history(6)
+    subject = replicas(tmp_path, batches, batches, watermark=30)
+    for replica in subject.replicas:
+        path = Path(replica.path(20))
+        data = bytearray(path.read_bytes())
+        data[61] = 0x7F  # The length of the first record.
+        size = 12 + int.from_bytes(data[8:12], "big")
+        data[17:21] = crc32c(bytes(data[21:size])).to_bytes(4, "big")
+        path.write_bytes(data)
+    report = audited(spark, subject, ledger_of(spark, batches[:2]))
+    assert report.counts == {"damage": 2}
+    assert report.findings[0].offset == 20
+
+
+def test_a_compacted_topic_whose_files_go_on_being_replaced_is_to_be_tried_again(
+    spark: Any, tmp_path: Path
+) -> None:
+    batches = history(6)
+    subject = replace(replicas(tmp_path, batches, watermark=30), is_compacted=True)
+    listed = subject.replicas[0].segments()
+    for base in listed:
+        Path(subject.replicas[0].path(base)).unlink()
+
+    class Listed(Replica):
+        def segments(self) -> list[int]:
+            return listed
+
+    fields = {name: getattr(subject.replicas[0], name) for name in Replica.__slots__}
+    gone = replace(subject, replicas=[Listed(**fields)])
+    with pytest.raises(BadValue, match="being compacted; try again"):
+        audited(spark, gone)
 
 
 def test_what_retention_removes_meanwhile_is_not_missed(spark: Any, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def _run(
 
 def read_ledger(spark: "SparkSession", ledger: Path, topic: str) -> "DataFrame":
     """Of one topic, if it names the topics of its records."""
-    from tidelog.spark.audit import LEDGER_COLUMNS
+    from tidelog.spark.audit_ledger import LEDGER_COLUMNS
 
     read = spark.read.csv(str(ledger.absolute()), header=True)
     missing = [name for name in LEDGER_COLUMNS if name not in read.columns]

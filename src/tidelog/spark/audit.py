@@ -8,25 +8,50 @@ be there too, unchanged. What retention removes meanwhile is not missed.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from tidelog.base.errors import BadValue
-from tidelog.spark.audit_report import Audited, Finding, Ledger, Report
+from tidelog.spark.audit_findings import named, note_rows, on_broker
+from tidelog.spark.audit_ledger import check_ledger
+from tidelog.spark.audit_report import Audited, Finding, Report
 from tidelog.spark.audit_scan import BATCHES, RECORDS, TASKS, VANISHED, scan_batches, scan_records
 from tidelog.spark.audited_files import Subject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN_MAX: Final = 20
-LEDGER_COLUMNS: Final = ("partition", "offset", "checksum")
 _TRIES: Final = 3
 _SAME: Final = ("next_offset", "leader_epoch", "size", "crc", "records")
+_EXTENTS: Final = "partition int, broker string, start bigint, end bigint, is_in_sync boolean"
+_RECORDS: Final = (
+    "partition",
+    "broker",
+    "offset",
+    "key",
+    "problem",
+    "value is null as is_tombstone",
+    "crc32(coalesce(value, X'')) as checksum",
+    "xxhash64(offset, key, value) as digest",
+)
+"""What is kept of records while they are compared: not their values."""
+
+_VANISHED: Final = f"problem like '%{VANISHED}'"
 
 Starts = Callable[[], Mapping[int, int]]
+
+
+class Extent(NamedTuple):
+    """What of a replica counts: from where its partition begins now that all was read, up to where
+    it was committed before anything was."""
+
+    partition: int
+    broker: str
+    start: int
+    end: int
+    is_in_sync: bool
 
 
 class Audit:
@@ -46,22 +71,47 @@ class Audit:
         self._report = Report(topic=subject.topic, is_compacted=subject.is_compacted)
 
     def run(self) -> Report:
-        batches = self._scanned()
-        bounded = self._bounded(batches)
+        batches, records = self._scanned()
+        extents = self._extents()
+        bounds = self._spark.createDataFrame(extents, _EXTENTS)
+        bounded = _within(batches, bounds)
         good = bounded.where("problem is null and next_offset > start")
-        self._damage(bounded)
-        self._totals(good)
+        counted = _within(records, bounds).where("offset >= start")
+        sound = counted.where("problem is null")
+        self._damage(bounded.where("offset >= start"))
+        self._damage(counted)
+        self._totals(good, extents)
         self._repeats(good)
         if self._subject.is_compacted:
-            self._compare_keys()
+            self._compare_keys(sound, bounds)
         else:
-            self._compare_batches(good)
+            self._compare_batches(good, bounds)
         if self._ledger is not None:
-            self._check_ledger(self._ledger)
+            check_ledger(self._ledger, bounds, sound, self._report)
         batches.unpersist()
+        records.unpersist()
         return self._report
 
     # -- reading
+
+    def _scanned(self) -> "tuple[DataFrame, DataFrame]":
+        """All batches, and all records if they are needed. A cleaner replaces files by others:
+        then a listing is out of date, and is made again."""
+        for _ in range(_TRIES):
+            tasks = self._tasks()
+            batches = tasks.mapInArrow(scan_batches, BATCHES)
+            batches = batches.withColumnRenamed("base_offset", "offset")
+            batches = batches.persist(StorageLevel.DISK_ONLY)
+            needs_records = self._subject.is_compacted or self._ledger is not None
+            read = tasks if needs_records else tasks.where("false")
+            records = read.mapInArrow(scan_records, RECORDS).selectExpr(*_RECORDS)
+            records = records.persist(StorageLevel.DISK_ONLY)
+            gone = sum(found.where(_VANISHED).count() for found in (batches, records))
+            if not gone or not self._subject.is_compacted:
+                return batches, records
+            batches.unpersist()
+            records.unpersist()
+        raise BadValue(f"topic {self._subject.topic}: it is being compacted; try again in a while")
 
     def _tasks(self) -> "DataFrame":
         rows = [
@@ -71,56 +121,34 @@ class Audit:
         ]
         return self._spark.createDataFrame(rows, TASKS).repartition(max(1, len(rows)))
 
-    def _scanned(self) -> "DataFrame":
-        """All batches. A cleaner replaces files by others: then a listing is out of date, and is
-        made again."""
-        for _ in range(_TRIES):
-            tasks = self._tasks()
-            found = tasks.mapInArrow(scan_batches, BATCHES).persist(StorageLevel.DISK_ONLY)
-            self._records = tasks.mapInArrow(scan_records, RECORDS)
-            vanished = found.where(sql.col("problem").endswith(VANISHED))
-            if not self._subject.is_compacted or vanished.isEmpty():
-                return found
-        raise BadValue(f"topic {self._subject.topic}: it is being compacted; try again in a while")
-
-    def _bounded(self, batches: "DataFrame") -> "DataFrame":
-        """What counts, with the bounds of its partition: where it begins now that all was read,
-        up to where it was committed before anything was."""
-        batches.count()
+    def _extents(self) -> list[Extent]:
         starts = dict(self._subject.log_starts())
         for partition, start in self._starts().items():
             starts[partition] = max(starts[partition], start)
-        self._rows = [
-            (
-                partition,
-                starts[partition],
-                self._subject.high_watermarks[partition],
-                replica.broker,
-                replica.is_in_sync,
+        ends = self._subject.high_watermarks
+        return [
+            Extent(
+                partition, replica.broker, starts[partition], ends[partition], replica.is_in_sync
             )
             for partition in self._subject.partitions
             for replica in self._subject.replicas_of(partition)
         ]
-        schema = "partition int, start bigint, end bigint, broker string, is_in_sync boolean"
-        self._bounds = self._spark.createDataFrame(self._rows, schema)
-        joined = batches.join(sql.broadcast(self._bounds), ["partition", "broker"])
-        return joined.where("is_in_sync and base_offset < end")
 
     # -- each replica
 
-    def _damage(self, bounded: "DataFrame") -> None:
-        wrong = bounded.where("problem is not null and base_offset >= start")
-        self._find("damage", wrong, lambda row: f"broker {row.broker}: {row.problem}")
+    def _damage(self, rows: "DataFrame") -> None:
+        wrong = rows.where("problem is not null")
+        note_rows(self._report, "damage", wrong, lambda row: f"broker {row.broker}: {row.problem}")
 
-    def _totals(self, good: "DataFrame") -> None:
+    def _totals(self, good: "DataFrame", extents: list[Extent]) -> None:
         """What there is of each replica, and whether it is all there should be."""
         found = {
             (row.partition, row.broker): row
             for row in good.groupBy("partition", "broker")
             .agg(
-                sql.min("base_offset").alias("first"),
+                sql.min("offset").alias("first"),
                 sql.max("next_offset").alias("last"),
-                sql.sum(sql.col("next_offset") - sql.col("base_offset")).alias("offsets"),
+                sql.sum(sql.col("next_offset") - sql.col("offset")).alias("offsets"),
                 sql.count("*").alias("batches"),
                 sql.sum("records").alias("records"),
                 sql.sum("size").alias("size"),
@@ -128,56 +156,56 @@ class Audit:
             .collect()
         }
         for partition in self._subject.partitions:
-            self._audited(partition, found)
-        for partition, start, end, broker, is_in_sync in self._rows:
-            if is_in_sync and start < end:
-                self._check_extent((partition, start, end, broker), found, good)
+            self._audited([extent for extent in extents if extent.partition == partition], found)
+        for extent in extents:
+            if extent.is_in_sync and extent.start < extent.end:
+                self._check_extent(extent, found.get((extent.partition, extent.broker)), good)
 
-    def _audited(self, partition: int, found: Mapping[tuple[int, str], Any]) -> None:
-        rows = [row for row in self._rows if row[0] == partition]
-        here = [found[partition, row[3]] for row in rows if (partition, row[3]) in found]
+    def _audited(self, extents: list[Extent], found: Mapping[tuple[int, str], Any]) -> None:
+        """Notes what there is of a partition; all its replicas have the same bounds."""
+        first = extents[0]
+        places = [(extent.partition, extent.broker) for extent in extents]
+        here = [found[place] for place in places if place in found]
         self._report.partitions.append(
             Audited(
-                partition=partition,
-                start=rows[0][1],
-                end=rows[0][2],
-                brokers=tuple(row[3] for row in rows if row[4]),
-                not_in_sync=tuple(row[3] for row in rows if not row[4]),
+                partition=first.partition,
+                start=first.start,
+                end=first.end,
+                brokers=tuple(extent.broker for extent in extents if extent.is_in_sync),
+                not_in_sync=tuple(extent.broker for extent in extents if not extent.is_in_sync),
                 batches=max((row.batches for row in here), default=0),
                 records=max((row.records for row in here), default=0),
                 size=sum(row.size for row in here),
             )
         )
 
-    def _check_extent(
-        self, bounds: tuple[int, int, int, str], found: Mapping[Any, Any], good: "DataFrame"
-    ) -> None:
-        partition, start, end, broker = bounds
-        row = found.get((partition, broker))
-        last = start if row is None else row.last
-        if last < end:
-            what = f"broker {broker}: ends here, below the high watermark {end}"
-            self._note(Finding(kind="behind", partition=partition, offset=last, what=what))
+    def _check_extent(self, extent: Extent, row: Any, good: "DataFrame") -> None:
+        """`row` is what there is of the replica, None if there is nothing."""
+        last = extent.start if row is None else row.last
+        if last < extent.end:
+            what = f"ends here, below the high watermark {extent.end}"
+            self._note("behind", extent, last, what)
         if row is None or self._subject.is_compacted:
             return
-        if row.first > start:
-            what = f"broker {broker}: begins only at {row.first}"
-            self._note(Finding(kind="gap", partition=partition, offset=start, what=what))
+        if row.first > extent.start:
+            self._note("gap", extent, extent.start, f"begins only at {row.first}")
         if row.offsets != row.last - row.first:
-            self._locate(good.where(sql.col("partition") == partition), broker)
+            replica = good.where(
+                (sql.col("partition") == extent.partition) & (sql.col("broker") == extent.broker)
+            )
+            self._locate(replica)
 
-    def _locate(self, good: "DataFrame", broker: str) -> None:
+    def _locate(self, replica: "DataFrame") -> None:
         """Where a replica's batches do not follow one another."""
-        order = "over (partition by broker order by base_offset)"
-        followed = good.where(sql.col("broker") == broker).selectExpr(
-            "*", f"lag(next_offset) {order} as expected"
+        followed = replica.selectExpr(
+            "partition", "broker", "offset", "lag(next_offset) over (order by offset) as expected"
         )
-        gaps = followed.where("base_offset > expected").withColumn(
-            "base_offset", sql.col("expected")
+        gaps = followed.where("offset > expected").selectExpr(
+            "partition", "broker", "expected as offset"
         )
-        self._find("gap", gaps, lambda row: f"broker {row.broker}: the next batch is further on")
-        overlaps = followed.where("base_offset < expected")
-        self._find("offset used twice", overlaps, lambda row: f"broker {row.broker}")
+        note_rows(self._report, "gap", gaps, _further_on)
+        overlaps = followed.where("offset < expected")
+        note_rows(self._report, "offset used twice", overlaps, on_broker)
 
     def _repeats(self, good: "DataFrame") -> None:
         """A batch that an idempotent producer sent once must not be there twice (A3)."""
@@ -185,154 +213,90 @@ class Audit:
         twice = (
             good.where("producer_id >= 0 and base_sequence >= 0")
             .groupBy(*same)
-            .agg(sql.count("*").alias("times"), sql.max("base_offset").alias("base_offset"))
+            .agg(sql.count("*").alias("times"), sql.max("offset").alias("offset"))
             .where("times > 1")
         )
-        self._find(
-            "duplicate",
-            twice,
-            lambda row: (
-                f"broker {row.broker}: producer {row.producer_id} epoch "
-                f"{row.producer_epoch} sequence {row.base_sequence} is there {row.times} times"
-            ),
-        )
+        note_rows(self._report, "duplicate", twice, _repeat)
 
     # -- replicas with one another
 
-    def _compare_batches(self, good: "DataFrame") -> None:
-        counts = (
-            self._bounds.where("is_in_sync").groupBy("partition").agg(sql.count("*").alias("of"))
-        )
+    def _compare_batches(self, good: "DataFrame", bounds: "DataFrame") -> None:
         same = sql.struct(*_SAME)
-        differing = (
-            good.where("base_offset >= start")
-            .groupBy("partition", "base_offset")
+        compared = (
+            good.where("offset >= start")
+            .groupBy("partition", "offset")
             .agg(
                 sql.collect_set("broker").alias("brokers"),
                 sql.count("*").alias("times"),
                 sql.min(same).alias("least"),
                 sql.max(same).alias("most"),
             )
-            .join(sql.broadcast(counts), "partition")
-            .where("times != of or least != most")
         )
-        self._find("replicas differ", differing, _difference)
+        note_rows(self._report, "replicas differ", _differing(compared, bounds), _difference)
 
-    def _compare_keys(self) -> None:
-        records = self._counted_records()
-        offsets = (
-            records.groupBy("partition", sql.col("offset").alias("base_offset"))
+    def _compare_keys(self, records: "DataFrame", bounds: "DataFrame") -> None:
+        at_one_offset = (
+            records.groupBy("partition", "offset")
             .agg(
                 sql.collect_set("digest").alias("digests"),
                 sql.collect_set("broker").alias("brokers"),
             )
             .where("size(digests) > 1")
         )
-        self._find("replicas differ", offsets, lambda row: f"brokers {_named(row.brokers)}")
-        counts = (
-            self._bounds.where("is_in_sync").groupBy("partition").agg(sql.count("*").alias("of"))
-        )
+        note_rows(self._report, "replicas differ", at_one_offset, _on_brokers)
         last = records.groupBy("partition", "broker", "key").agg(
-            sql.max(sql.struct("offset", "value", "digest")).alias("last")
+            sql.max(sql.struct("offset", "is_tombstone", "digest")).alias("last")
         )
         # A tombstone may be gone from one replica and not yet from another.
-        differing = (
-            last.where("last.value is not null")
+        compared = (
+            last.where("not last.is_tombstone")
             .groupBy("partition", "key")
             .agg(
                 sql.collect_set("broker").alias("brokers"),
                 sql.count("*").alias("times"),
                 sql.min("last.digest").alias("least"),
                 sql.max("last.digest").alias("most"),
-                sql.max("last.offset").alias("base_offset"),
+                sql.max("last.offset").alias("offset"),
             )
-            .join(sql.broadcast(counts), "partition")
-            .where("times != of or least != most")
         )
-        self._find("last value differs", differing, _difference)
+        note_rows(self._report, "last value differs", _differing(compared, bounds), _difference)
 
-    def _counted_records(self) -> "DataFrame":
-        return (
-            self._records.join(sql.broadcast(self._bounds), ["partition", "broker"])
-            .where("is_in_sync and offset >= start and offset < end")
-            .withColumn("digest", sql.xxhash64("offset", "key", "value"))
-        )
-
-    # -- what was acknowledged
-
-    def _check_ledger(self, ledger: "DataFrame") -> None:
-        known = ledger.selectExpr(
-            "cast(partition as int) partition",
-            "cast(offset as bigint) offset",
-            "cast(checksum as bigint) checksum",
-        )
-        result = self._report.ledger = Ledger()
-        entries = known.groupBy("partition", "offset").agg(
-            sql.count("*").alias("times"), sql.max("checksum").alias("checksum")
-        )
-        bounds = self._bounds.where("is_in_sync")
-        expected = entries.join(sql.broadcast(bounds), "partition", "left")
-        records = self._counted_records().select(
-            "partition", "broker", "offset", sql.crc32("value").alias("found")
-        )
-        verdict = (
-            sql.when(sql.col("offset") < sql.col("start"), "aged_out")
-            .when(sql.col("found") == sql.col("checksum"), "kept")
-            .when(sql.col("found").isNotNull(), "changed")
-            .otherwise("compacted" if self._subject.is_compacted else "lost")
-        )
-        judged = (
-            expected.join(records, ["partition", "broker", "offset"], "left")
-            .withColumn("verdict", verdict)
-            .withColumnRenamed("offset", "base_offset")
-            .persist(StorageLevel.DISK_ONLY)
-        )
-        for row in (
-            judged.groupBy("verdict")
-            .agg(sql.count_distinct("partition", "base_offset").alias("count"))
-            .collect()
-        ):
-            if row.verdict != "kept":
-                setattr(result, row.verdict, row["count"])
-        result.acknowledged = known.count()
-        if result.lost:
-            self._find("acknowledged and lost", judged.where("verdict = 'lost'"), _on_broker)
-        if result.changed:
-            self._find("acknowledged and changed", judged.where("verdict = 'changed'"), _on_broker)
-        repeated = entries.where("times > 1").withColumnRenamed("offset", "base_offset")
-        result.repeated = self._find(
-            "acknowledged twice", repeated, lambda row: f"{row.times} records have this offset"
-        )
-        judged.unpersist()
-
-    # -- findings
-
-    def _find(self, kind: str, rows: "DataFrame", what: Callable[[Any], str]) -> int:
-        """Notes the first of what is wrong, and how many there are."""
-        shown = rows.orderBy("partition", "base_offset").limit(SHOWN_MAX).collect()
-        count = rows.count() if len(shown) == SHOWN_MAX else len(shown)
-        if count:
-            self._report.counts[kind] = self._report.counts.get(kind, 0) + count
-            self._report.findings += [
-                Finding(kind=kind, partition=row.partition, offset=row.base_offset, what=what(row))
-                for row in shown
-            ]
-        return count
-
-    def _note(self, finding: Finding) -> None:
+    def _note(self, kind: str, extent: Extent, offset: int, what: str) -> None:
+        what = f"broker {extent.broker}: {what}"
+        finding = Finding(kind=kind, partition=extent.partition, offset=offset, what=what)
         self._report.findings.append(finding)
-        self._report.counts[finding.kind] = self._report.counts.get(finding.kind, 0) + 1
+        self._report.counts[kind] = self._report.counts.get(kind, 0) + 1
+
+
+def _within(rows: "DataFrame", bounds: "DataFrame") -> "DataFrame":
+    """What is committed, of replicas in sync."""
+    joined = rows.join(sql.broadcast(bounds), ["partition", "broker"])
+    return joined.where("is_in_sync and offset < end")
+
+
+def _differing(compared: "DataFrame", bounds: "DataFrame") -> "DataFrame":
+    """Of what was brought together from all replicas: where one lacks it, or has another."""
+    counts = bounds.where("is_in_sync").groupBy("partition").agg(sql.count("*").alias("of"))
+    joined = compared.join(sql.broadcast(counts), "partition")
+    return joined.where("times != of or least != most")
+
+
+def _further_on(row: Any) -> str:
+    return f"broker {row.broker}: the next batch is further on"
+
+
+def _repeat(row: Any) -> str:
+    return (
+        f"broker {row.broker}: producer {row.producer_id} epoch {row.producer_epoch} sequence "
+        f"{row.base_sequence} is there {row.times} times"
+    )
 
 
 def _difference(row: Any) -> str:
     if row.times < row.of:
-        return f"only brokers {_named(row.brokers)} have it"
-    return f"not the same on brokers {_named(row.brokers)}"
+        return f"only brokers {named(row.brokers)} have it"
+    return f"not the same on brokers {named(row.brokers)}"
 
 
-def _named(brokers: list[str]) -> str:
-    return ", ".join(sorted(brokers))
-
-
-def _on_broker(row: Any) -> str:
-    return f"broker {row.broker}" if row.broker is not None else "there is no such partition"
+def _on_brokers(row: Any) -> str:
+    return f"brokers {named(row.brokers)}"

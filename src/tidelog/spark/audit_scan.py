@@ -22,7 +22,9 @@ BATCHES: Final = (
     "size int, crc bigint, records int, producer_id bigint, producer_epoch int, "
     "base_sequence int, problem string"
 )
-RECORDS: Final = "partition int, broker string, offset bigint, key binary, value binary"
+RECORDS: Final = (
+    "partition int, broker string, offset bigint, key binary, value binary, problem string"
+)
 VANISHED: Final = "the file has gone"
 PIECE_BYTES: Final = 8 << 20
 
@@ -49,6 +51,7 @@ _RECORDS_IN_ARROW: Final = pa.schema(
         ("offset", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("problem", pa.string()),
     ]
 )
 
@@ -101,16 +104,24 @@ def scan_batches(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def scan_records(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Damage is what `scan_batches` tells; here it is passed over."""
+    """What is wrong with a batch is what `scan_batches` tells; here it is a file that has gone
+    since, and records that cannot be read although their checksum is right."""
     wanted = Wanted(columns=("offset", "key", "value"))
     for task in _rows(tasks):
         for piece in pieces(task["path"], task["base_offset"]):
+            if piece.problem is not None and piece.problem.endswith(VANISHED):
+                yield _no_record(task, piece.offset, piece.problem)
             try:
                 for found in decode_stream(piece.data, wanted, chunk_bytes=PIECE_BYTES):
                     yield _records(task, found)
-            except KafkaError:
-                # A checksum that is right over records that are not: no batch of a broker's.
-                continue
+            except KafkaError as error:
+                yield _no_record(task, _first_offset(piece), f"{task['path']}: {error.message}")
+
+
+def _first_offset(piece: Piece) -> int:
+    """Of batches that follow one another: what is wrong is there or further on."""
+    assert piece.table is not None, "only what holds batches is decoded"
+    return int(piece.table.headers["base_offset"][0])
 
 
 def _rows(tasks: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -147,6 +158,10 @@ def _problem(task: dict[str, Any], piece: Piece) -> pa.RecordBatch:
 def _records(task: dict[str, Any], found: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: found.column(name) for name in ("offset", "key", "value")}
     return _framed(task, found.num_rows, columns, _RECORDS_IN_ARROW)
+
+
+def _no_record(task: dict[str, Any], offset: int, problem: str) -> pa.RecordBatch:
+    return _framed(task, 1, {"offset": [offset], "problem": [problem]}, _RECORDS_IN_ARROW)
 
 
 def _framed(
