@@ -34,6 +34,7 @@ from tidelog.cluster.isr_writes import IsrWriter
 from tidelog.cluster.metadata import Metadata
 from tidelog.cluster.requests import Change
 from tidelog.cluster.surroundings import Surroundings
+from tidelog.coordinators import Coordinators, Place
 from tidelog.disk_work import DiskWork
 from tidelog.fetchers import Fetchers
 from tidelog.handlers.api import Api
@@ -146,6 +147,15 @@ class Broker:
             world.clock,
             self._disk_work,
         )
+        place = Place(
+            clock=world.clock,
+            loop=world.loop,
+            slices=self.slices,
+            image=lambda: self.metadata.image,
+            settings=lambda: self.settings,
+        )
+        self.coordinators = Coordinators(place, world.entropy)
+        self.partitions.on_led = self.coordinators.led_changed
         memory_bytes = settings.whole("log.cleaner.dedupe.buffer.size")
         self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
         self.housekeeping = Housekeeping(
@@ -327,6 +337,8 @@ class Broker:
         if epochs != self._broker_epochs:
             self._broker_epochs = epochs
             self.in_sync.brokers_changed()
+        if change.created or change.deleted or change.grown:
+            self.coordinators.topics_changed()
         if change.broker_config:
             self._configure(list(self.partitions))
             self.leader_throttle.configure()
@@ -355,6 +367,7 @@ class Broker:
 
     def _leave(self, done: Callable[[], None]) -> None:
         self._listening.close()
+        self.coordinators.stop()
         self.housekeeping.stop()
         self.in_sync.stop()
         self.leader_throttle.close()

@@ -15,9 +15,11 @@ from typing import Final, Generic, TypeVar
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import CONSUMER_OFFSETS
 from tidelog.base.journal import Journal, Shard
-from tidelog.base.ports import Clock, Loop
+from tidelog.base.ports import Clock, Entropy, Loop
 from tidelog.base.settings import Settings
 from tidelog.cluster.image import Image
+from tidelog.groups.shard import GroupShard
+from tidelog.groups.surroundings import GroupSurroundings
 from tidelog.journaling import PartitionJournal, loading
 from tidelog.partition import Partition
 from tidelog.slices import Sliced, Slices
@@ -152,6 +154,33 @@ class Coordinator(Generic[S]):
             held.is_over = True
             held.shard.stop()
         self._held.clear()
+
+
+class Coordinators:
+    """Both of them."""
+
+    def __init__(self, place: Place, entropy: Entropy) -> None:
+        surroundings = GroupSurroundings(
+            clock=place.clock,
+            loop=place.loop,
+            entropy=entropy,
+            settings=place.settings,
+            topics=ImageTopics(place.image),
+        )
+        self.groups: Coordinator[GroupShard] = Coordinator(
+            CONSUMER_OFFSETS, lambda journal: GroupShard(journal, surroundings), place
+        )
+
+    def led_changed(self, partition: Partition) -> None:
+        """A partition begins to be led here, or no longer is."""
+        if partition.topic == CONSUMER_OFFSETS:
+            self.groups.led_changed(partition)
+
+    def topics_changed(self) -> None:
+        self.groups.topics_changed()
+
+    def stop(self) -> None:
+        self.groups.stop()
 
 
 def _commit_timeout_ms(place: Place) -> int:

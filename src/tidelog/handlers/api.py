@@ -21,6 +21,7 @@ from tidelog.wire.frames import ReceiveBuffers
 
 if TYPE_CHECKING:
     from tidelog.cluster.metadata import Metadata
+    from tidelog.coordinators import Coordinators
     from tidelog.healing import Healing
     from tidelog.housekeeping import Housekeeping
     from tidelog.partitions import Partitions
@@ -48,6 +49,7 @@ class Node(Protocol):
     metadata: "Metadata"
     peers: "BrokerPeers"
     partitions: "Partitions"
+    coordinators: "Coordinators"
     sessions: "FetchSessions"
     leader_throttle: "LeaderThrottle"
     healing: "Healing"
