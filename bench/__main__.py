@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> int:
     if unknown:
         console.print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names())}")
         return 1
-    if options and wanted not in (["cluster"], ["log"]):
-        console.print(f"only `cluster` and `log` take options, each alone: {' '.join(options)}")
+    if options and wanted not in (["cluster"], ["log"], ["spark"]):
+        console.print(f"only `cluster`, `log` and `spark` take options, each alone: {' '.join(options)}")
         return 1
     table = Table("what", "measured", "", "wanted")
     for name in wanted or names():

@@ -5,11 +5,11 @@ examples that may take their time: two cores run more than one test at once.
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from support.servers import Server, new_server
 
-settings.register_profile("tidelog", deadline=None)
+settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidelog")
 
 

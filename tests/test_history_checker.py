@@ -370,7 +370,7 @@ def test_long_histories_take_little_more_than_their_share() -> None:
     seconds = []
     for steps in (LONG_HISTORY // 8, LONG_HISTORY):
         history = GoodLog(Random(7)).run(steps)
-        began = time.process_time()
+        began = time.thread_time()
         assert check(history) == []
-        seconds.append(time.process_time() - began)
+        seconds.append(time.thread_time() - began)
     assert seconds[1] < 8 * 4 * seconds[0], f"{seconds} for {LONG_HISTORY} steps: not n log n"

@@ -17,8 +17,8 @@ from typing import Final
 import pytest
 
 from support.servers import TidelogServer
-from support.zookeepers import free_ports, require_zookeeper
-from tidelog.cli.free_ports import free_row
+from support.zookeepers import require_zookeeper
+from tidelog.cli.free_ports import free_ports, free_row
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ COMMANDS, CLUSTER_COMMANDS = (
 )
 (STARTED,) = re.findall(r"```\n(ZooKeeper serves on .*?)```", README, re.DOTALL)
 BROKERS: Final = 3
-SETTLED_SECONDS_MAX: Final = 20
+SETTLED_SECONDS_MAX: Final = 60
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def printed(command: list[str], folder: Path, **environment: str) -> str:
         text=True,
         check=True,
         cwd=folder,
-        timeout=60,
+        timeout=120,
         env=os.environ | environment,
     ).stdout
 

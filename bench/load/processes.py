@@ -42,11 +42,13 @@ def cpu_seconds(*pids: int) -> float:
 
 def memory(*pids: int) -> Memory:
     """Resident, and the most it ever was; children's in the sum."""
-    now = most = 0.0
-    for member in family(*pids):
-        now += _status_mb(member, "VmRSS")
-        most += _status_mb(member, "VmHWM")
-    return Memory(now_mb=now, most_mb=most)
+    each = [memory_of(member) for member in family(*pids)]
+    return Memory(now_mb=sum(one.now_mb for one in each), most_mb=sum(one.most_mb for one in each))
+
+
+def memory_of(pid: int) -> Memory:
+    """Of this process alone."""
+    return Memory(now_mb=_status_mb(pid, "VmRSS"), most_mb=_status_mb(pid, "VmHWM"))
 
 
 def share_mb(pid: int) -> float:

@@ -204,5 +204,9 @@ class ImageTopics:
         topic = self._image().topics.get(name)
         return None if topic is None else topic.topic_id
 
+    def is_gone(self, name: str) -> bool:
+        image = self._image()
+        return name not in image.topics and name not in image.unreadable
+
     def name_of(self, topic_id: bytes) -> str | None:
         return self._image().topic_names.get(topic_id)

@@ -23,16 +23,11 @@ from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Replica
 from tidelog.serving.acks import Acks
-from tidelog.serving.waiting import Waiter, WaitingFollower
-from tidelog.slow_appends import SMALL_BYTES_MAX, Appended, SlowAppends
+from tidelog.serving.low_waiters import LowWaiters
+from tidelog.serving.waiting import Reader, Waiter, WaitingFollower
+from tidelog.slow_appends import SMALL_BYTES_MAX, Appended, Own, SlowAppends
 
 NO_CHECK = -1
-
-
-class Reader(Protocol):
-    """A connection to which ranges of the log were sent."""
-
-    def abort(self, why: str) -> None: ...
 
 
 class Keeper(Protocol):
@@ -54,6 +49,7 @@ class Partition:
         "bytes_out",
         "damaged",
         "end_waiters",
+        "guards",
         "index",
         "is_busy",
         "is_deleted",
@@ -105,10 +101,13 @@ class Partition:
         self.readers: dict[int, Reader] = {}
         """Followers, by the connection on which ranges of the log may still be under way."""
         self._end = log.log_end_offset
-        self._low: list[tuple[int, Callable[[], None]]] = []
+        self._low = LowWaiters()
         self._idle: Callable[[], None] | None = None
         self._slow = slow
         self._keeper = keeper
+        self.guards: dict[int, object] = {}
+        """By producer, of those whose transaction is being verified: a marker takes it away."""
+        log.producers.committed_up_to(replica.high_watermark)
         self.configure(log.settings)
 
     @property
@@ -117,9 +116,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        unstable = self.log.producers.first_unstable_offset
-        watermark = self.replica.high_watermark
-        return watermark if unstable is None else min(unstable, watermark)
+        log, watermark = self.log, self.replica.high_watermark
+        unstable = log.producers.first_unstable_offset
+        return (
+            watermark if unstable is None else min(max(unstable, log.log_start_offset), watermark)
+        )
 
     # -- who leads
 
@@ -129,8 +130,7 @@ class Partition:
         if self.is_led and state.leader_epoch != self.leader_epoch:
             self.wake()
             self.wake_followers()
-        self.state = state
-        replica = self.replica
+        self.state, replica = state, self.replica
         replica.min_isr = self._min_isr(len(state.replicas))
         before = replica.high_watermark
         replica.has_elr = bool(state.elr)
@@ -211,13 +211,12 @@ class Partition:
         return offset
 
     def append_own(self, batch: bytearray) -> int:
-        """Appends at once what this broker made itself, and does not look into it. Nothing may be
-        under way beside the loop."""
+        """Appends at once what this broker made itself. Nothing may be under way beside it."""
         offset = self.log.append_own(batch, self.leader_epoch)
         self.appended(len(batch))
         return offset
 
-    def append_slowly(self, batch: bytearray | memoryview, done: Appended) -> None:
+    def append_slowly(self, batch: bytearray | memoryview | Own, done: Appended) -> None:
         self._slow.append(self, batch, done)
 
     def appended(self, size: int) -> None:
@@ -301,7 +300,7 @@ class Partition:
         if not isinstance(replica.isr, Committed):
             self._keeper.proposed(self)
         if self._low:
-            self._check_low()
+            self._low.reached(replica.low_watermark())
         return diverging
 
     # -- following
@@ -332,6 +331,7 @@ class Partition:
     def was_cut(self) -> None:
         self._end = self.log.log_end_offset
         self.replica.was_cut()
+        self.log.producers.committed_up_to(self.replica.high_watermark)
 
     # -- reading
 
@@ -378,18 +378,11 @@ class Partition:
 
     def when_low(self, offset: int, then: Callable[[], None]) -> None:
         """Runs `then` once the replicas that live all begin at `offset` or later (S5)."""
-        self._low.append((offset, then))
-        self._check_low()
-
-    def _check_low(self) -> None:
-        low = self.replica.low_watermark()
-        reached = [then for offset, then in self._low if offset <= low]
-        self._low = [entry for entry in self._low if entry[0] > low]
-        for then in reached:
-            then()
+        self._low.wait(offset, then)
+        self._low.reached(self.replica.low_watermark())
 
     def delete(self) -> None:
-        """The partition is gone: whoever waits for it finds that out now."""
+        """Whoever waits for it finds out now that it is gone."""
         self.is_deleted = True
         self.resign()
         self.wake()

@@ -8,7 +8,7 @@ dir while the loop goes on; only when it is in the file does the log know of it.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -29,6 +29,20 @@ INLINE_BYTES_MAX: Final = 2 << 20
 
 Appended = Callable[[int | KafkaError], None]
 """Told the first offset of the batch, or why it was refused."""
+
+
+class Own(NamedTuple):
+    """A small batch that the broker makes itself, when its turn has come."""
+
+    append: Callable[[], int]
+    size: int
+
+
+class _Queued(NamedTuple):
+    batch: bytearray | memoryview | Own
+    done: Appended
+    leader_epoch: int
+    """In which it came."""
 
 
 class Target(Protocol):
@@ -54,8 +68,7 @@ class SlowAppends:
         self._work = work
         self._clock = clock
         self._workers = workers
-        self._queues: dict[Target, deque[tuple[bytearray | memoryview, Appended, int]]] = {}
-        """Batches, whom to tell, and the leader epoch they came in."""
+        self._queues: dict[Target, deque[_Queued]] = {}
 
     def must_not_wait_for(self, log: PartitionLog, size: int) -> bool:
         """Whether a batch must not be written in the loop now: it is too large, or begins a new
@@ -76,25 +89,38 @@ class SlowAppends:
     def is_idle(self) -> bool:
         return not self._queues
 
-    def append(self, partition: Target, batch: bytearray | memoryview, done: Appended) -> None:
+    def append(
+        self, partition: Target, batch: bytearray | memoryview | Own, done: Appended
+    ) -> None:
         """Queues a batch, which nobody may change from here on."""
+        queued = _Queued(batch, done, partition.leader_epoch)
         queue = self._queues.get(partition)
         if queue is not None:
-            queue.append((batch, done, partition.leader_epoch))
+            queue.append(queued)
             return
         partition.is_busy = True
-        self._queues[partition] = deque([(batch, done, partition.leader_epoch)])
+        self._queues[partition] = deque([queued])
         self._take_up(partition)
 
     def _take_up(self, partition: Target) -> None:
-        batch, _, _ = self._queues[partition][0]
+        batch = self._queues[partition][0].batch
         try:
-            if partition.needs_inspection:
+            if isinstance(batch, Own):
+                self._check_led(partition)
+                self._in_the_log(partition, batch.append(), batch.size)
+            elif partition.needs_inspection:
                 self._inspect(partition, batch)
             else:
                 self._write(partition, batch)
         except KafkaError as error:
             self._finish(partition, error)
+
+    def _check_led(self, partition: Target) -> int:
+        """The leader epoch in which what is first in the queue came, and which must go on."""
+        epoch = self._queues[partition][0].leader_epoch
+        if not partition.is_led or epoch != partition.leader_epoch:
+            raise partition.not_led()
+        return epoch
 
     def _inspect(self, partition: Target, batch: bytearray | memoryview) -> None:
         settings = partition.log.settings
@@ -124,9 +150,7 @@ class SlowAppends:
             self._finish(partition, error)
 
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
-        log, epoch, now_ms = partition.log, self._queues[partition][0][2], self._clock.now_ms()
-        if not partition.is_led or epoch != partition.leader_epoch:
-            raise partition.not_led()
+        log, epoch, now_ms = partition.log, self._check_led(partition), self._clock.now_ms()
         if not self.must_not_wait_for(log, len(batch)):
             self._in_the_log(partition, self.append_at_once(partition, batch, now_ms), len(batch))
             return
@@ -180,8 +204,7 @@ class SlowAppends:
 
     def _finish(self, partition: Target, end: int | KafkaError) -> None:
         queue = self._queues[partition]
-        _, done, _ = queue.popleft()
-        done(end)
+        queue.popleft().done(end)
         if queue:
             self._work.loop.call_soon(lambda: self._take_up(partition))
         else:

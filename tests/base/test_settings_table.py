@@ -411,10 +411,10 @@ def test_the_value_of_a_password_is_never_shown() -> None:
 def test_long_text_takes_time_in_proportion_to_its_length(setting: Setting) -> None:
     """Anyone who may alter a setting could otherwise hold the event loop for seconds."""
     for piece in ("a" + " " * 40, "a:1", "a:1,", " ", "User:", "A://", ";"):
-        started = time.process_time()
+        started = time.thread_time()
         with contextlib.suppress(BadValue):
             setting.parse("x:1" + piece * (100_000 // len(piece)) + "x")
-        assert time.process_time() - started < 1
+        assert time.thread_time() - started < 1
 
 
 def test_a_very_long_bad_value_is_shown_in_part() -> None:

@@ -12,8 +12,6 @@ import pytest
 from support.brokers import METADATA, SimClient, SimNode, one_batch
 
 EACH = 100
-FOUND_MAX = 50
-"""Of things that have nothing to do with the number of requests."""
 
 
 @contextmanager
@@ -102,7 +100,8 @@ def test_requests_leave_no_garbage(work: Work) -> None:
     with counted_garbage() as found:
         for _ in range(ROUNDS[work]):
             work(client, "events")
-    assert sum(found.values()) < FOUND_MAX, found.most_common(10)
+    # Some have nothing to do with requests: other threads of this process leave garbage too.
+    assert sum(found.values()) < ROUNDS[work] / 2, found.most_common(10)
     requests = (answered(node) - before) // ROUNDS[work]
     assert requests == REQUESTS_OF_A_ROUND.get(work, 1)
 

@@ -20,6 +20,7 @@ from support.wire_client import (
     METADATA,
     WireClient,
     fetching,
+    wait_until,
 )
 
 ROUNDS = 4
@@ -109,12 +110,12 @@ def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path: Pat
             threads = load.threads()
             for thread in threads:
                 thread.start()
+            assert wait_until(lambda load=load: load.records), "there is load"
             time.sleep(0.3 + random.random())
             server.kill()
             for thread in threads:
-                thread.join(20)
+                thread.join(60)
             assert load.wrong == []
-            assert load.records, "there was load"
             promised |= load.records
             topics |= {name: id_ for name, id_ in load.topics.items() if name not in load.deleted}
             server.start()

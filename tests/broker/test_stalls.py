@@ -1,18 +1,19 @@
 """Nothing holds a real broker's loop for long, whatever one client asks for: others are answered.
 
 The time for which the machine had no processor free, for the broker or for the test, does not
-count: Linux tells it by thread.
+count.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread, get_native_id
-from time import monotonic, sleep
+from threading import Thread
+from time import sleep
 
 import pytest
 
 from support.brokers import one_batch
 from support.servers import PEER, TidelogServer
+from support.stopwatch import Stopwatch
 from support.wire_client import (
     DELETE_TOPICS,
     METADATA,
@@ -25,7 +26,8 @@ from tidelog.records.reference import Record, encode_batch
 
 pytestmark = pytest.mark.skipif(PEER != "", reason="tidelog's own")
 
-HELD_SECONDS_MAX = 0.1
+HELD_SECONDS_MAX = 0.4
+"""10 to 30 ms were measured; to make a thousand partitions takes a second or two."""
 
 
 @pytest.fixture
@@ -38,27 +40,12 @@ def server(tmp_path: Path) -> Iterator[TidelogServer]:
         server.close()
 
 
-class Stopwatch:
-    """Time that passes while neither the broker's loop nor the test waits for a processor."""
-
-    def __init__(self, server: TidelogServer) -> None:
-        number = server.process_id
-        self._threads = [
-            Path(f"/proc/{number}/task/{number}/schedstat"),
-            Path(f"/proc/self/task/{get_native_id()}/schedstat"),
-        ]
-
-    def seconds(self) -> float:
-        waited_ns = sum(int(path.read_text().split()[1]) for path in self._threads if path.exists())
-        return monotonic() - waited_ns / 1e9
-
-
 def longest_wait(server: TidelogServer, work: Callable[[], object]) -> float:
     """How long, at most, another client waited for an answer while something was done."""
     longest = 0.0
     thread = Thread(target=work)
     with WireClient(server.address, 60) as client:
-        stopwatch = Stopwatch(server)
+        stopwatch = Stopwatch([server.process_id])
         ask(client)
         thread.start()
         while thread.is_alive():

@@ -1,7 +1,8 @@
 """Requests that name as much as one may: whatever the API, another client hardly waits.
 
 They are read in one go, which is why `REQUEST_VALUES_MAX` bounds them, and served in slices (rules
-B2, B3). What names more ends its connection, with a line that says so.
+B2, B3), as tests/handlers/test_rows.py sees on virtual time. What names more ends its connection,
+with a line that says so.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,6 @@ from support.witness import SETTINGS, check_log, witnessed
 from tidelog.wire import codec
 from tidelog.wire.entity_reader import REQUEST_VALUES_MAX
 
-WAIT_SECONDS_MAX = 1.0
-"""Mostly it is a twentieth of this, but tests run beside one another; that requests are served in
-slices is seen in tests/handlers/test_rows.py, on virtual time."""
 NO_ID = bytes(16)
 
 pytestmark = pytest.mark.skipif(PEER != "", reason="these bounds are tidelog's own")
@@ -196,7 +194,7 @@ def test_the_widest_request_that_is_read_holds_up_nobody(
 ) -> None:
     (asked,) = (value for value in values.values() if isinstance(value, list))
     request = request_bytes(api_key, version, **values)
-    with WireClient(server.address, 60) as client, witnessed(server, seconds_max=WAIT_SECONDS_MAX):
+    with WireClient(server.address, 60) as client, witnessed(server):
         client.socket.sendall(request)
         frame = client.receive_frame()
     _, response = codec.read_response(api_key, version, frame)
@@ -212,7 +210,7 @@ def test_a_wider_one_ends_its_connection(
     ((field, asked),) = ((name, value) for name, value in values.items() if type(value) is list)
     request = request_bytes(api_key, version, **{**values, field: [*asked, *asked[:100]]})
     before = len(server.output.read_text())
-    with witnessed(server, seconds_max=WAIT_SECONDS_MAX), WireClient(server.address) as client:
+    with witnessed(server), WireClient(server.address) as client:
         client.socket.sendall(request)
         with pytest.raises(ConnectionError):
             client.receive_frame()

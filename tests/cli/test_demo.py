@@ -174,7 +174,7 @@ def test_demo_that_is_ended_leaves_no_node_behind(tmp_path: Path, number: int) -
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(number)
     assert children, "the node ran"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(_runs(child) for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -61,7 +61,7 @@ def bury(bootstrap: str, topic: str, letters: Sequence[Mapping[str, Any]], **set
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, **settings})
     for letter in letters:
         producer.produce(topic, **{"value": b"poison", "timestamp": DIED_MS, **letter})
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def buried(bootstrap: str, origin: str) -> str:
@@ -180,7 +180,7 @@ def stored(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[
 def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
     with consumer(bootstrap) as reader:
         place = TopicPartition(topic, partition)
-        return int(reader.get_watermark_offsets(place, timeout=10)[1])
+        return int(reader.get_watermark_offsets(place, timeout=60)[1])
 
 
 def test_redriving_is_tried_without_writing_anything(bootstrap: str) -> None:

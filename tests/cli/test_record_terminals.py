@@ -15,7 +15,7 @@ import pytest
 from support.servers import Server, new_server
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 
 
 def start(

@@ -31,7 +31,7 @@ def filled(bootstrap: str, topic: str) -> str:
             for number in range(count):
                 when = START_MS + 1000 * number
                 producer.produce(topic, b"%d" % number, partition=partition, timestamp=when)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert run("topics", "create", f"{topic}-copy", "-p", "3")[0] == 0
     return topic
 

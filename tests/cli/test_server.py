@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,13 +12,14 @@ import pytest
 from confluent_kafka import Producer
 
 from support.servers import TidelogServer
+from support.wire_client import wait_until
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [TIDELOG, "server", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+        [TIDELOG, "server", *arguments], cwd=folder, capture_output=True, text=True, timeout=120
     )
 
 
@@ -33,7 +33,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(tmp_path: Path, number: int) 
         assert process.stdout is not None
         assert re.fullmatch(r"listening on PLAINTEXT://127.0.0.1:\d+\n", process.stdout.readline())
         process.send_signal(number)
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "started broker=0 cluster=" in log
     assert (tmp_path / "tidelog-data" / ".kafka_cleanshutdown").exists()
@@ -59,7 +59,7 @@ def test_settings_come_from_a_file_and_single_ones_count_before_it(tmp_path: Pat
         assert process.stdout is not None
         process.stdout.readline()
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert "broker.id=5" in (tmp_path / "given" / "meta.properties").read_text()
     assert not (tmp_path / "in-file").exists()
 
@@ -95,18 +95,18 @@ def test_metrics_are_served_in_the_form_prometheus_reads(tmp_path: Path) -> None
     server = TidelogServer(tmp_path, {"metrics.port": "0"})
     server.start()
     try:
-        time.sleep(0.2)
+        assert wait_until(lambda: re.search(r"metrics on \S+\s", server.output.read_text()))
         found = re.search(r"metrics on (http://\S+)", server.output.read_text())
         assert found is not None
         producer = Producer({"bootstrap.servers": server.address})
         for number in range(10):
             producer.produce("events", str(number))
-        assert producer.flush(10) == 0
-        with urllib.request.urlopen(found[1], timeout=10) as answer:
+        assert producer.flush(60) == 0
+        with urllib.request.urlopen(found[1], timeout=60) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain")
             page = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(found[1] + "x", timeout=10)
+            urllib.request.urlopen(found[1] + "x", timeout=60)
     finally:
         server.close()
     for name in ("under_replicated", "offline", "under_min_isr"):

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.coordinated import RealZooKeeper
-from support.zookeepers import free_ports, new_connect, require_zookeeper
+from support.zookeepers import new_connect, require_zookeeper
 from tidelog.base.coordination import Create
+from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.zookeeper_server import is_serving, split_address
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
@@ -41,7 +42,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, **environment},
     )
 
@@ -55,7 +56,7 @@ def test_it_says_where_it_serves_and_ends_cleanly(tmp_path: Path, number: signal
         place.write(Create(path="/kept"))
         place.release()
         process.send_signal(number)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not is_serving(address)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     with running("--port", port, "--data", "kept", folder=tmp_path) as (_, address):
@@ -68,7 +69,7 @@ def test_its_server_dies_with_it(tmp_path: Path) -> None:
     """`kill -9` leaves no Java behind."""
     with running("--port", str(free_ports(1)[0]), folder=tmp_path) as (process, address):
         process.kill()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while is_serving(address):
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -147,7 +147,7 @@ def test_offsets_are_found_for_the_ends_and_for_times(
     producer = Producer({"bootstrap.servers": shared_server.address})
     for timestamp in (1000, 2000, 3000):
         producer.produce(name, b"x", partition=1, timestamp=timestamp)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert list_offsets(client, name, {0: LATEST, 1: LATEST}) == {0: 0, 1: 3}
     assert list_offsets(client, name, {1: LATEST}, committed_only=True) == {1: 3}
     assert list_offsets(client, name, {0: EARLIEST, 1: EARLIEST}) == {0: 0, 1: 0}

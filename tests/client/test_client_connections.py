@@ -12,6 +12,7 @@ import pytest
 
 from support.servers import Server, new_server
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cli.free_ports import free_ports
 from tidelog.client import apis
 from tidelog.client.apis import Api, choose_version
 from tidelog.client.client import Client
@@ -27,13 +28,13 @@ Talk = Callable[[socket.socket], None]
 def listening(*talks: Talk) -> Iterator[str]:
     """A server that does one thing with its first connection, another with its second."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(60)
 
         def serve() -> None:
             for talk in talks:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.settimeout(10)
+                    connection.settimeout(60)
                     talk(connection)
 
         thread = threading.Thread(target=serve)
@@ -41,7 +42,7 @@ def listening(*talks: Talk) -> Iterator[str]:
         try:
             yield f"127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            thread.join(20)
+            thread.join(120)
 
 
 def request_of(connection: socket.socket) -> tuple[int, int, int]:
@@ -80,8 +81,7 @@ def refuse_version(connection: socket.socket) -> None:
 
 
 def test_a_server_that_does_not_run_is_told_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    (port,) = free_ports(1)
     with pytest.raises(Unreachable) as told, Client(f"127.0.0.1:{port}") as client:
         client.cluster()
     assert str(told.value) == (
@@ -178,7 +178,7 @@ def test_a_connection_that_was_lost_is_opened_again(tmp_path: Path) -> None:
             with ThreadPoolExecutor(1) as pool:
                 asked = pool.submit(client.cluster)
                 server.start()
-                assert list(asked.result(20).topics) == ["kept"]
+                assert list(asked.result(60).topics) == ["kept"]
     finally:
         server.close()
 
@@ -196,7 +196,7 @@ def test_a_change_whose_answer_was_lost_is_not_made_twice() -> None:
         host, _, port = address.partition(":")
         address_parts.append((host, int(port)))
         with (
-            Client(address, timeout_ms=3000) as client,
+            Client(address, timeout_ms=60_000) as client,
             pytest.raises(Unreachable, match="may have been done, or not"),
         ):
             create_topics(client, [NewTopic(name="perhaps")])

@@ -21,7 +21,7 @@ from tidelog.client.fetching import DataLost, RangeReader
 from tidelog.client.topics import delete_topics
 from tidelog.client.writing import BatchWriter
 
-SHORT_MS = 600
+SHORT_MS = 1_500
 COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.0",
@@ -136,7 +136,7 @@ def test_offsets_that_have_aged_out_are_named_and_reading_can_go_on(
     topic = filled(client, "aged", batches_of_ten(50))
     admin = AdminClient({"bootstrap.servers": shared_server.address})
     (deleted,) = admin.delete_records([ConfluentPartition(topic, 0, 25)]).values()
-    deleted.result(10)
+    deleted.result(60)
     reader = RangeReader(client)
     with pytest.raises(DataLost, match=r"aged-0: offsets 3 to 24 are gone: .* begins at") as lost:
         read_all(reader, whole(topic, 50, start=3))
@@ -217,7 +217,7 @@ def test_holes_that_compaction_left_are_passed_over(own_server: TidelogServer) -
         batches = [batch_of([b"%d" % n], key=b"k%d" % (n % 7)) for n in range(300)]
         topic = filled(client, "holes", batches, COMPACTED)
         reader = RangeReader(client)
-        deadline = monotonic() + 20
+        deadline = monotonic() + 60
         while len(found := read_all(reader, whole(topic, 300))) > 80 and monotonic() < deadline:
             sleep(0.1)
         assert 7 <= len(found) <= 80, "most are overwritten"
@@ -241,7 +241,7 @@ def test_reading_survives_a_restart_of_the_server(tmp_path: Path) -> None:
             with ThreadPoolExecutor(1) as pool:
                 rest = pool.submit(drained, chunks)
                 server.start()
-                assert found + rest.result(30) == numbered(2000)
+                assert found + rest.result(60) == numbered(2000)
     finally:
         server.close()
 

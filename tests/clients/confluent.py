@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 
 from clients.samples import Sample, as_sample
 
-_SECONDS_MAX = 30
+_SECONDS_MAX = 60
 
 
 def send(
@@ -93,7 +93,7 @@ def samples(messages: Iterable[Any]) -> list[Sample]:
 def result_of(futures: dict[Any, Any]) -> Any:
     """The one result of a call about one thing."""
     (future,) = futures.values()
-    return future.result(30)
+    return future.result(60)
 
 
 def refusal(futures: dict[Any, Any]) -> str:

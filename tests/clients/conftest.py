@@ -63,8 +63,8 @@ def make_topic(admin: AdminClient, unused_name: Callable[[], str]) -> MakeTopic:
     def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
         name = unused_name()
         (made,) = admin.create_topics([NewTopic(name, partitions, 1, config=config or {})]).values()
-        made.result(30)
-        assert settled(lambda: name in admin.list_topics(timeout=10).topics)
+        made.result(60)
+        assert settled(lambda: name in admin.list_topics(timeout=60).topics)
         return name
 
     return make

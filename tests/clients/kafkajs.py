@@ -61,7 +61,7 @@ class Kafkajs:
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        assert line, f"the script ended with {self._process.wait(10)}"
+        assert line, f"the script ended with {self._process.wait(60)}"
         answer = json.loads(line)
         if "error" in answer:
             raise KafkajsError(answer["error"], answer["message"])

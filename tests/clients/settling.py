@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from support.servers import PEER
 
-_SECONDS_MAX = 10
+_SECONDS_MAX = 60
 
 
 def settled(holds: Callable[[], bool]) -> bool:

@@ -31,7 +31,7 @@ from support.servers import Server
 from tidelog.records.murmur2 import partition_for
 
 COUNT = 500
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 
 
 def run(steps: Coroutine[Any, Any, Any]) -> Any:
@@ -177,7 +177,7 @@ def test_aiokafka_producer_is_refused_an_invalid_topic_name(
 ) -> None:
     """It asks again and again, logs what it was told, and gives up after its timeout."""
     with pytest.raises(KafkaError):
-        run(send(bootstrap, "slash/ed", numbers(1), request_timeout_ms=1_000))
+        run(send(bootstrap, "slash/ed", numbers(1), request_timeout_ms=2_000))
     assert "'slash/ed' is not a valid topic name" in caplog.messages
 
 
@@ -257,7 +257,7 @@ def test_aiokafka_fetch_that_waits_is_woken_by_a_record(
 
     async def steps() -> float:
         async with reading(
-            bootstrap, fetch_max_wait_ms=8_000, auto_offset_reset="earliest"
+            bootstrap, fetch_max_wait_ms=30_000, auto_offset_reset="earliest"
         ) as consumer:
             consumer.assign([TopicPartition(topic, 0)])
             waiting = asyncio.ensure_future(consumer.getone())
@@ -267,7 +267,7 @@ def test_aiokafka_fetch_that_waits_is_woken_by_a_record(
             await waiting
             return time.monotonic() - sent
 
-    assert run(steps()) < 4
+    assert run(steps()) < 20
 
 
 def test_aiokafka_fetch_waits_for_the_bytes_it_asks_for(

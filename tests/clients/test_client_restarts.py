@@ -52,14 +52,14 @@ class Writer:
         self._thread.start()
 
     def await_acknowledged(self, count: int) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(self.acknowledged) < count:
             assert time.monotonic() < deadline, f"{len(self.acknowledged)} of {count} acknowledged"
             time.sleep(0.005)
 
     def finish(self) -> None:
         self._is_over.set()
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def _write(self) -> None:
@@ -73,7 +73,7 @@ class Writer:
             )
             self.sent += 1
             self._producer.poll(0.001)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
@@ -84,7 +84,7 @@ def everything(bootstrap: str, topic: str) -> dict[tuple[int, int], int]:
     """What the topic has, by partition and offset."""
     with consumer(bootstrap) as reader:
         places = [TopicPartition(topic, n, 0) for n in range(PARTITIONS)]
-        ends = [reader.get_watermark_offsets(place, timeout=10)[1] for place in places]
+        ends = [reader.get_watermark_offsets(place, timeout=60)[1] for place in places]
         reader.assign(places)
         found = take(reader, sum(ends))
     return {(message.partition(), message.offset()): int(message.value()) for message in found}
@@ -95,9 +95,9 @@ def topic_state(admin: AdminClient, topic: str) -> tuple[str, int, dict[str, str
     (described,) = admin.describe_topics(TopicCollection([topic])).values()
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (configs,) = admin.describe_configs([resource]).values()
-    description = described.result(10)
+    description = described.result(60)
     settings = {
-        name: entry.value for name, entry in configs.result(10).items() if not entry.is_default
+        name: entry.value for name, entry in configs.result(60).items() if not entry.is_default
     }
     return str(description.topic_id), len(description.partitions), settings
 
@@ -116,15 +116,15 @@ def make_topics(admin: AdminClient) -> None:
         NewTopic("deleted", 1, 1),
     ]
     for made in admin.create_topics(topics).values():
-        made.result(30)
+        made.result(60)
     for grown in admin.create_partitions([NewPartitions("changed", 4)]).values():
-        grown.result(30)
+        grown.result(60)
     entry = ConfigEntry("max.message.bytes", "77777", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "changed", incremental_configs=[entry])
     for changed in admin.incremental_alter_configs([resource]).values():
-        changed.result(30)
+        changed.result(60)
     for deleted in admin.delete_topics(["deleted"]).values():
-        deleted.result(30)
+        deleted.result(60)
 
 
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
@@ -136,7 +136,7 @@ def test_restart_keeps_all_that_was_acknowledged(
     admin = AdminClient({"bootstrap.servers": own_broker.address, "log_level": 0})
     make_topics(admin)
     assert settled(lambda: changes(admin) == (4, "1234567", "77777")), changes(admin)
-    cluster_id = admin.describe_cluster().result(10).cluster_id
+    cluster_id = admin.describe_cluster().result(60).cluster_id
     states = {topic: topic_state(admin, topic) for topic in ("written", "changed")}
     writer = Writer(own_broker.address, "written", idempotent=idempotent)
     try:
@@ -158,8 +158,8 @@ def test_restart_keeps_all_that_was_acknowledged(
     if idempotent:
         assert sorted(found.values()) == list(range(writer.sent)), "each number is there once"
     assert {topic: topic_state(admin, topic) for topic in states} == states
-    assert "deleted" not in admin.list_topics(timeout=10).topics
-    assert admin.describe_cluster().result(10).cluster_id == cluster_id
+    assert "deleted" not in admin.list_topics(timeout=60).topics
+    assert admin.describe_cluster().result(60).cluster_id == cluster_id
 
 
 def test_restart_keeps_the_start_of_a_log_whose_records_were_deleted(own_broker: Server) -> None:
@@ -170,11 +170,11 @@ def test_restart_keeps_the_start_of_a_log_whose_records_were_deleted(own_broker:
     writer = Producer({"bootstrap.servers": own_broker.address, "log_level": 0})
     send(writer, "written", [Sample(key=None, value=b"")] * 20, partition=0)
     for deleted in admin.delete_records([TopicPartition("written", 0, 7)]).values():
-        assert deleted.result(10).low_watermark == 7
+        assert deleted.result(60).low_watermark == 7
     own_broker.stop()
     own_broker.start()
     with consumer(own_broker.address) as reader:
-        watermarks = reader.get_watermark_offsets(TopicPartition("written", 0), timeout=10)
+        watermarks = reader.get_watermark_offsets(TopicPartition("written", 0), timeout=60)
     assert watermarks == (7, 20)
 
 

@@ -34,8 +34,8 @@ def test_confluent_admin_makes_describes_lists_and_deletes_a_topic(
     """T5, T6"""
     name = unused_name()
     result_of(admin.create_topics([NewTopic(name, 3, 1)]))
-    assert settled(lambda: name in admin.list_topics(timeout=10).topics)
-    assert len(admin.list_topics(timeout=10).topics[name].partitions) == 3
+    assert settled(lambda: name in admin.list_topics(timeout=60).topics)
+    assert len(admin.list_topics(timeout=60).topics[name].partitions) == 3
     topic = described(admin, name)
     assert [partition.id for partition in topic.partitions] == [0, 1, 2]
     node = topic.partitions[0].leader
@@ -45,7 +45,7 @@ def test_confluent_admin_makes_describes_lists_and_deletes_a_topic(
         assert [replica.id for replica in partition.replicas] == [node.id]
         assert [replica.id for replica in partition.isr] == [node.id]
     result_of(admin.delete_topics([name]))
-    assert settled(lambda: name not in admin.list_topics(timeout=10).topics)
+    assert settled(lambda: name not in admin.list_topics(timeout=60).topics)
 
 
 def test_confluent_admin_sees_a_topic_made_again_under_a_new_id(
@@ -55,12 +55,12 @@ def test_confluent_admin_sees_a_topic_made_again_under_a_new_id(
     send(Producer({"bootstrap.servers": bootstrap}), name, SAMPLES)
     first = str(described(admin, name).topic_id)
     result_of(admin.delete_topics([name]))
-    assert settled(lambda: name not in admin.list_topics(timeout=10).topics)
+    assert settled(lambda: name not in admin.list_topics(timeout=60).topics)
     result_of(admin.create_topics([NewTopic(name, 1, 1)]))
-    assert settled(lambda: name in admin.list_topics(timeout=10).topics)
+    assert settled(lambda: name in admin.list_topics(timeout=60).topics)
     assert str(described(admin, name).topic_id) != first
     with consumer(bootstrap) as reader:
-        assert reader.get_watermark_offsets(TopicPartition(name, 0), timeout=10) == (0, 0)
+        assert reader.get_watermark_offsets(TopicPartition(name, 0), timeout=60) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "ž"])
@@ -101,7 +101,7 @@ def test_confluent_admin_is_refused_a_topic_that_cannot_be(
     """T1, O2: and nothing is created."""
     name = unused_name()
     assert refusal(admin.create_topics([NewTopic(name, **arguments)])) == error
-    assert name not in admin.list_topics(timeout=10).topics
+    assert name not in admin.list_topics(timeout=60).topics
 
 
 def test_confluent_admin_validates_without_creating(
@@ -109,7 +109,7 @@ def test_confluent_admin_validates_without_creating(
 ) -> None:
     name = unused_name()
     result_of(admin.create_topics([NewTopic(name, 3, 1)], validate_only=True))
-    assert name not in admin.list_topics(timeout=10).topics
+    assert name not in admin.list_topics(timeout=60).topics
 
 
 def test_confluent_admin_leaves_partitions_and_replicas_to_the_broker(
@@ -117,7 +117,7 @@ def test_confluent_admin_leaves_partitions_and_replicas_to_the_broker(
 ) -> None:
     name = unused_name()
     result_of(admin.create_topics([NewTopic(name)]))
-    assert settled(lambda: name in admin.list_topics(timeout=10).topics)
+    assert settled(lambda: name in admin.list_topics(timeout=60).topics)
     assert [len(found.replicas) for found in described(admin, name).partitions] == [1]
 
 
@@ -126,10 +126,10 @@ def test_confluent_admin_assigns_replicas_itself(
 ) -> None:
     """T3"""
     name = unused_name()
-    (node,) = admin.describe_cluster().result(10).nodes
+    (node,) = admin.describe_cluster().result(60).nodes
     assignment = [[node.id], [node.id]]
     result_of(admin.create_topics([NewTopic(name, 2, replica_assignment=assignment)]))
-    assert settled(lambda: name in admin.list_topics(timeout=10).topics)
+    assert settled(lambda: name in admin.list_topics(timeout=60).topics)
     assert len(described(admin, name).partitions) == 2
 
 
@@ -138,9 +138,9 @@ def test_confluent_admin_makes_some_topics_of_a_request_and_not_others(
 ) -> None:
     good, bad = unused_name(), unused_name()
     futures = admin.create_topics([NewTopic(bad, 1, 3), NewTopic(good, 1, 1)])
-    futures[good].result(30)
+    futures[good].result(60)
     with pytest.raises(KafkaException, match="INVALID_REPLICATION_FACTOR"):
-        futures[bad].result(30)
+        futures[bad].result(60)
 
 
 def test_confluent_admin_is_told_of_unknown_topics(
@@ -176,12 +176,12 @@ def test_confluent_admin_cannot_take_partitions_away(
 
 
 def test_confluent_admin_describes_the_cluster(broker: Server, admin: AdminClient) -> None:
-    cluster = admin.describe_cluster().result(10)
+    cluster = admin.describe_cluster().result(60)
     (node,) = cluster.nodes
     assert f"{node.host}:{node.port}" == broker.address
     assert cluster.controller.id == node.id
     assert len(cluster.cluster_id) == 22
-    metadata = admin.list_topics(timeout=10)
+    metadata = admin.list_topics(timeout=60)
     assert metadata.cluster_id == cluster.cluster_id
     assert metadata.controller_id == node.id
 
@@ -206,7 +206,7 @@ def test_confluent_admin_deletes_records(
         deleted = result_of(admin.delete_records([TopicPartition(topic, 0, offset)]))
         assert deleted.low_watermark == low
         with consumer(bootstrap) as reader:
-            assert reader.get_watermark_offsets(numbered, timeout=10) == (low, 20)
+            assert reader.get_watermark_offsets(numbered, timeout=60) == (low, 20)
     beyond = TopicPartition(topic, 0, 21)
     assert refusal(admin.delete_records([beyond])) == "OFFSET_OUT_OF_RANGE"
 

@@ -66,7 +66,7 @@ def test_confluent_admin_describes_the_settings_of_a_topic(
 def test_confluent_admin_describes_the_settings_of_the_broker(
     broker: Server, admin: AdminClient
 ) -> None:
-    (node,) = admin.describe_cluster().result(10).nodes
+    (node,) = admin.describe_cluster().result(60).nodes
     found = configs(admin, ResourceType.BROKER, str(node.id))
     assert found["log.dirs"].value == str(broker.log_dir)
     assert found["log.dirs"].source == ConfigSource.STATIC_BROKER_CONFIG.value
@@ -158,7 +158,7 @@ def test_confluent_dynamic_setting_of_the_broker_is_the_default_of_its_topics(
 ) -> None:
     """O2"""
     name = make_topic()
-    (node,) = admin.describe_cluster().result(10).nodes
+    (node,) = admin.describe_cluster().result(60).nodes
 
     def alter(operation: AlterConfigOpType) -> None:
         entry = ConfigEntry("log.retention.ms", "777000", incremental_operation=operation)

@@ -36,7 +36,7 @@ def numbered(make_topic: MakeTopic, writer: Producer) -> str:
     topic = make_topic()
     for n in range(COUNT):
         writer.produce(topic, value=b"%d" % n, timestamp=TIME + 60_000 * n)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     return topic
 
 
@@ -121,14 +121,14 @@ def test_confluent_consumer_finds_offsets_by_time(
     bootstrap: str, numbered: str, at: int, offset: int
 ) -> None:
     with consumer(bootstrap) as reader:
-        (found,) = reader.offsets_for_times([TopicPartition(numbered, 0, at)], timeout=10)
+        (found,) = reader.offsets_for_times([TopicPartition(numbered, 0, at)], timeout=60)
         assert found.error is None
         assert found.offset == offset
 
 
 def test_confluent_consumer_knows_the_watermarks(bootstrap: str, numbered: str) -> None:
     with consumer(bootstrap) as reader:
-        assert reader.get_watermark_offsets(TopicPartition(numbered, 0), timeout=10) == (0, COUNT)
+        assert reader.get_watermark_offsets(TopicPartition(numbered, 0), timeout=60) == (0, COUNT)
 
 
 def test_confluent_consumer_reads_several_partitions_each_in_order(
@@ -137,7 +137,7 @@ def test_confluent_consumer_reads_several_partitions_each_in_order(
     topic = make_topic(partitions=6)
     for n in range(COUNT):
         writer.produce(topic, value=b"%d" % n, partition=n % 6)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     messages = read(bootstrap, topic, COUNT, partitions=6)
     for partition in range(6):
         values = [int(found.value()) for found in messages if found.partition() == partition]
@@ -150,7 +150,7 @@ def test_confluent_consumer_reads_many_topics(
     topics = [make_topic() for _ in range(25)]
     for n in range(250):
         writer.produce(topics[n % 25], value=b"%d" % n)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     with consumer(bootstrap) as reader:
         reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in topics])
         assert {int(found.value()) for found in take(reader, 250)} == set(range(250))
@@ -161,7 +161,7 @@ def test_confluent_fetch_that_waits_is_woken_by_a_record(
 ) -> None:
     """R3"""
     topic = make_topic()
-    with consumer(bootstrap, fetch_wait_max_ms=4_000, enable_partition_eof=True) as reader:
+    with consumer(bootstrap, fetch_wait_max_ms=30_000, enable_partition_eof=True) as reader:
         reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         with pytest.raises(KafkaException, match="_PARTITION_EOF"):
             take(reader, 1)
@@ -170,7 +170,7 @@ def test_confluent_fetch_that_waits_is_woken_by_a_record(
         sent = time.monotonic()
         send(writer, topic, SAMPLES[:1])
         take(reader, 1)
-        assert time.monotonic() - sent < 2
+        assert time.monotonic() - sent < 20
 
 
 def test_confluent_fetch_waits_for_the_bytes_it_asks_for(
@@ -179,19 +179,20 @@ def test_confluent_fetch_waits_for_the_bytes_it_asks_for(
     """R3"""
     topic = make_topic()
     send(writer, topic, SAMPLES[:1])
-    with consumer(bootstrap) as reader:
-        reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    with consumer(bootstrap, fetch_min_bytes=1, fetch_wait_max_ms=30_000) as reader:
+        reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         started = time.monotonic()
         reader.assign([TopicPartition(topic, 0, 0)])
         take(reader, 1)
         at_once = time.monotonic() - started
     with consumer(bootstrap, fetch_min_bytes=50_000, fetch_wait_max_ms=2_500) as reader:
-        reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         started = time.monotonic()
         reader.assign([TopicPartition(topic, 0, 0)])
         take(reader, 1)
         waited = time.monotonic() - started
-    assert at_once < 2.4 < waited
+    assert at_once < 20
+    assert waited > 2.4
 
 
 def test_confluent_consumer_is_told_that_an_offset_is_out_of_range(
@@ -219,15 +220,15 @@ def test_confluent_consumer_of_an_unknown_topic_is_told_and_does_not_make_it(
     with consumer(bootstrap) as reader:
         reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         assert reader.poll(0.5) is None
-        told = reader.list_topics(topic, timeout=10).topics[topic].error
+        told = reader.list_topics(topic, timeout=60).topics[topic].error
         assert told.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         with pytest.raises(KafkaException) as raised:
-            reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+            reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         assert raised.value.args[0].code() in (
             KafkaError.UNKNOWN_TOPIC_OR_PART,
             KafkaError._UNKNOWN_PARTITION,
         )
-    assert topic not in admin.list_topics(timeout=10).topics
+    assert topic not in admin.list_topics(timeout=60).topics
 
 
 def test_confluent_consumer_may_ask_for_auto_creation(
@@ -235,8 +236,8 @@ def test_confluent_consumer_may_ask_for_auto_creation(
 ) -> None:
     topic = unused_name()
     with consumer(bootstrap, allow_auto_create_topics=True) as reader:
-        reader.list_topics(topic, timeout=10)
-        assert settled(lambda: topic in admin.list_topics(timeout=10).topics)
+        reader.list_topics(topic, timeout=60)
+        assert settled(lambda: topic in admin.list_topics(timeout=60).topics)
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])

@@ -165,13 +165,13 @@ def test_confluent_producer_makes_the_topic_it_writes_to(
     topic = unused_name()
     assert send(producer(bootstrap), topic, SAMPLES)[0] == (0, 0)
     assert samples(read(bootstrap, topic, len(SAMPLES))) == SAMPLES
-    assert len(admin.list_topics(timeout=10).topics[topic].partitions) == 1
+    assert len(admin.list_topics(timeout=60).topics[topic].partitions) == 1
 
 
 @pytest.mark.parametrize("name", ["with space", "slash/ed", "x" * 250, "..", "žluť"])
 def test_confluent_producer_is_refused_an_invalid_topic_name(bootstrap: str, name: str) -> None:
     record = Sample(key=None, value=b"")
-    code = refusal(bootstrap, name, record, message_timeout_ms=5_000)
+    code = refusal(bootstrap, name, record, message_timeout_ms=60_000)
     assert code == KafkaError.TOPIC_EXCEPTION
 
 
@@ -191,7 +191,7 @@ def test_confluent_producer_writes_to_many_topics_at_once(
     writer = producer(bootstrap)
     for n in range(600):
         writer.produce(topics[n % 20], value=b"%d" % n, partition=n // 20 % 3)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     with consumer(bootstrap) as reader:
         reader.assign([TopicPartition(name, n, 0) for name in topics for n in range(3)])
         found = {(message.topic(), int(message.value())) for message in take(reader, 600)}

@@ -41,7 +41,7 @@ RECORDS = [
     replace(record, headers=tuple(pair for pair in record.headers if pair[1] is not None))
     for record in KEY_OR_VALUE
 ]
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 # 2.1 is the oldest whose protocol is served.
 older_releases = pytest.mark.parametrize("release", ["2.1", "2.3", "2.5", "2.8", "3.4", "3.9"])
 

@@ -152,7 +152,7 @@ def numbered(bootstrap: str, make_topic: MakeTopic) -> str:
     writer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 10, "linger.ms": 5})
     for n in range(COUNT):
         writer.produce(topic, value=b"%d" % n, timestamp=TIME + 60_000 * n)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     return topic
 
 

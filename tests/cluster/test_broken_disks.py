@@ -50,9 +50,7 @@ def test_a_disk_that_fails_costs_its_broker_the_lead(
             failing_disk.fail_writes()
         else:
             failing_disk.fail_syncs()
-            wait_until(
-                lambda: not leads_something(stage.cluster, stage.topic), "a sync has failed", 15
-            )
+            wait_until(lambda: not leads_something(stage.cluster, stage.topic), "a sync has failed")
         stage.back(f"F10 EIO on {what}", now(), seconds_max=10)
         assert not leads_something(stage.cluster, stage.topic)
     finally:
@@ -68,7 +66,7 @@ def test_a_full_disk_costs_its_broker_the_lead(stage: Stage, small_disk: SmallDi
     assert leads_something(stage.cluster, stage.topic)
     small_disk.fill()
     try:
-        wait_until(lambda: not leads_something(stage.cluster, stage.topic), "the disk is full", 15)
+        wait_until(lambda: not leads_something(stage.cluster, stage.topic), "the disk is full")
         stage.back("F9 the disk is full", now(), seconds_max=10)
     finally:
         small_disk.free()

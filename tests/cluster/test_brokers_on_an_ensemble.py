@@ -16,7 +16,7 @@ from support.zookeepers import own_ensemble
 from tidelog.world.real.zookeeper_server import ZooKeeperServer, split_address
 
 Members = list[ZooKeeperServer]
-ELECTED_SECONDS_MAX = 30
+ELECTED_SECONDS_MAX = 60
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def cluster_on_three(
     tmp_path_factory: pytest.TempPathFactory, members: Members
 ) -> Iterator[Cluster]:
     """Its brokers reach all of the ensemble, without proxies in between."""
-    patient = {"zookeeper.session.timeout.ms": "10000"}
+    patient = {"zookeeper.session.timeout.ms": "30000"}
     made = Cluster(tmp_path_factory.mktemp("on-three"), members[0], QUICK | SAFE | patient)
     addresses = ",".join(member.address for member in members)
     connect = f"{addresses}/on-three"

@@ -5,7 +5,6 @@ dies. E1: what is asked of a controller that dies is done by the next one. E4: l
 where they are preferred by themselves.
 """
 
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from threading import Thread
@@ -21,6 +20,8 @@ from tidelog.client.topics import NewTopic, create_topics, delete_topics
 
 TOPICS, PARTITIONS_EACH = 10, 100
 KILLS = 3
+SESSION_S = 18
+SHORTLY_S = 0.5
 BALANCED_EVERY_S = 4
 
 Tell = Callable[[str], None]
@@ -40,17 +41,29 @@ def defaults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         zookeeper.kill()
 
 
-def test_service_is_back_within_a_second_of_a_leaders_death(defaults: Cluster, tell: Tell) -> None:
+def test_nobody_waits_for_the_session_of_a_leader_that_died(defaults: Cluster, tell: Tell) -> None:
     stage = Stage(defaults, "failover", tell)
     stage.begin()
-    measured = []
     for _ in range(KILLS):
         leader = stage.leader
         leader.kill()
-        measured.append(stage.back("kill -9 leader, default settings", now(), seconds_max=5))
+        seconds = stage.back("kill -9 leader, default settings", now(), seconds_max=1)
+        assert seconds < SESSION_S / 2, "nobody waits for the session to end"
         leader.start()
         defaults.wait_in_sync(stage.topic)
-    assert statistics.median(measured) < 1.0
+    stage.check()
+
+
+def test_a_leader_that_was_paused_shortly_keeps_leading(defaults: Cluster, tell: Tell) -> None:
+    stage = Stage(defaults, "paused", tell)
+    stage.begin()
+    leader, epoch = stage.leader, stage.epoch
+    at = now()
+    leader.pause()
+    time.sleep(SHORTLY_S)
+    leader.resume()
+    stage.back("F4 SIGSTOP leader for a small part of its session", at, seconds_max=2)
+    assert (stage.leader, stage.epoch) == (leader, epoch)
     stage.check()
 
 
@@ -64,7 +77,7 @@ def test_a_preferred_replica_leads_again_by_itself(defaults: Cluster, tell: Tell
     seconds = wait_until(
         lambda: defaults.tree.leader("balanced") == preferred,
         "it leads again",
-        seconds_max=BALANCED_EVERY_S + 10,
+        seconds_max=BALANCED_EVERY_S + 60,
     )
     tell(f"E4 the preferred replica leads again {seconds:.1f} s after its start")
 
@@ -76,7 +89,7 @@ def test_a_controller_with_a_thousand_partitions_is_replaced(defaults: Cluster, 
     defaults.create_all([NewTopic(name=n, partition_count=PARTITIONS_EACH) for n in names])
     tell(f"{TOPICS * PARTITIONS_EACH} partitions created in {(now() - began) / 1e9:.2f} s")
     for name in names:
-        defaults.wait_in_sync(name, 60)
+        defaults.wait_in_sync(name)
     stage = Stage(defaults, "beside-many", tell)
     stage.begin()
     controller = defaults.controller()
@@ -94,17 +107,17 @@ def test_a_controller_with_a_thousand_partitions_is_replaced(defaults: Cluster, 
         one.join()
     wait_until(lambda: defaults.tree.replicas("late"), "the topic was created")
     wait_until(lambda: not defaults.tree.replicas(names[0]), "the topic was deleted")
-    wait_until(lambda: all_are_led(defaults, names[1:], controller.broker_id), "all are led", 30)
+    wait_until(lambda: all_are_led(defaults, names[1:], controller.broker_id), "all are led")
     tell(f"all partitions are led by the living after {(now() - at) / 1e9:.2f} s")
     controller.start()
     for name in names[1:]:
-        defaults.wait_in_sync(name, 60)
+        defaults.wait_in_sync(name)
     stage.check()
 
 
 def insist(cluster: Cluster, ask: Callable[[Client], dict[str, KafkaError | None]]) -> None:
     """Asks until it is done: by this request, or by one whose answer was lost."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             with Client(cluster.bootstrap, timeout_ms=5000) as client:

@@ -9,7 +9,7 @@ from support.cluster_processes import QUICK, SAFE, BrokerProcess, Cluster
 
 STRANGER = 9
 UNKNOWN_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
-ENDS_WITHIN_S = 20.0
+ENDS_WITHIN_S = 60.0
 SETTINGS = QUICK | SAFE
 
 

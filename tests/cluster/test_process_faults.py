@@ -95,7 +95,7 @@ def test_a_leader_that_was_paused_for_long_acknowledges_nothing_as_a_zombie(stag
 
 def test_a_controller_that_was_paused_for_long_is_not_obeyed(stage: Stage) -> None:
     """X16, E1."""
-    controller = stage.cluster.controller()
+    controller, epoch = stage.cluster.controller(), stage.cluster.tree.controller_epoch()
     controller.pause()
     stage.back("F3 SIGSTOP controller beyond its session", now(), SESSION_S + TICKS_S + 5)
     wait_until(
@@ -104,18 +104,7 @@ def test_a_controller_that_was_paused_for_long_is_not_obeyed(stage: Stage) -> No
     )
     controller.resume()
     stage.check()
-    assert stage.cluster.controller() is not controller
-
-
-def test_a_leader_that_was_paused_shortly_keeps_leading(stage: Stage) -> None:
-    leader, epoch = stage.leader, stage.epoch
-    at = now()
-    leader.pause()
-    time.sleep(SESSION_S / 4)
-    leader.resume()
-    stage.back("F4 SIGSTOP leader for a quarter of its session", at, seconds_max=2)
-    assert (stage.leader, stage.epoch) == (leader, epoch)
-    stage.check()
+    assert stage.cluster.tree.controller_epoch() > epoch
 
 
 def test_a_follower_that_was_paused_leaves_the_isr_and_returns(stage: Stage) -> None:

@@ -26,6 +26,7 @@ Tell = Callable[[str], None]
 FIRST = [f"first-{number}" for number in range(20)]
 SECOND = [f"second-{number}" for number in range(20)]
 THIRD = [f"third-{number}" for number in range(20)]
+TRIES_MAX = 4
 
 
 def test_below_min_isr_writes_are_refused_and_reads_go_on(stage: Stage) -> None:
@@ -69,6 +70,25 @@ def try_to_write(stage: Stage, name: str, outcome: Outcome = "info") -> str:
 
 def test_acks_1_loses_what_only_a_dead_leader_had(cluster: Cluster, topic: str, tell: Tell) -> None:
     """X3, A1: and nothing of what was acknowledged to acks=all."""
+    leader = kill_with_acks_1(cluster, topic)
+    for number in range(1, TRIES_MAX):
+        if len(cluster.tree.isr(topic)) > 1:
+            break
+        leader.start()
+        topic = f"{topic}-{number}"
+        leader = kill_with_acks_1(cluster, topic)
+    wait_until(lambda: cluster.tree.leader(topic) not in (-1, leader.broker_id), "replaced")
+    acknowledge(cluster.bootstrap, topic, THIRD)
+    leader.start()
+    cluster.wait_in_sync(topic)
+    assert read(cluster.bootstrap, topic) == [*FIRST, *THIRD]
+    check_all_replicas(cluster, topic, len(FIRST) + len(THIRD))
+    tell(f"X3 acks=1: all {len(SECOND)} that only the dead leader had are lost, and no others")
+
+
+def kill_with_acks_1(cluster: Cluster, topic: str) -> BrokerProcess:
+    """A leader that was cut off and acknowledged for itself; that it is alone in the ISR by then
+    is not meant, but on a busy machine writing may take so long."""
     cluster.create(topic)
     leader = cluster.leader(topic)
     acknowledge(cluster.bootstrap, topic, FIRST)
@@ -79,19 +99,13 @@ def test_acks_1_loses_what_only_a_dead_leader_had(cluster: Cluster, topic: str, 
     for name in others:
         cluster.links.reset(leader.name, name)
     cluster.links.heal()
-    wait_until(lambda: cluster.tree.leader(topic) not in (-1, leader.broker_id), "replaced")
-    acknowledge(cluster.bootstrap, topic, THIRD)
-    leader.start()
-    cluster.wait_in_sync(topic)
-    assert read(cluster.bootstrap, topic) == [*FIRST, *THIRD]
-    check_all_replicas(cluster, topic, len(FIRST) + len(THIRD))
-    tell(f"X3 acks=1: all {len(SECOND)} that only the dead leader had are lost, and no others")
+    return leader
 
 
 def check_all_replicas(cluster: Cluster, topic: str, end: int) -> None:
     """They are the same, once all have caught up."""
     dirs = {broker_id: broker.log_dir for broker_id, broker in cluster.brokers.items()}
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (wrong := check_replicas(dirs, topic, 0, end)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert wrong == []

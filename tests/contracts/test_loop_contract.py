@@ -8,6 +8,8 @@ import pytest
 
 from support.peers import KINDS, World, worlds
 
+TRIES_MAX = 50
+
 
 @pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
@@ -18,6 +20,13 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def test_a_timer_is_never_early_and_hardly_late(world: World) -> None:
+    """A machine that is busy elsewhere may be late a few times."""
+    late_ms = (late_by_ms(world) for _ in range(TRIES_MAX))
+    assert any(least_ms <= 2 for least_ms in late_ms)
+
+
+def late_by_ms(world: World) -> int:
+    """The least by which one of 13 timers was late."""
     seen: list[tuple[int, int]] = []
 
     def fire(due_ms: int) -> None:
@@ -28,7 +37,7 @@ def test_a_timer_is_never_early_and_hardly_late(world: World) -> None:
         world.loop.call_at(start_ms + delay_ms, partial(fire, start_ms + delay_ms))
     world.until(lambda: len(seen) == 13)
     assert all(fired_ms >= due_ms for due_ms, fired_ms in seen)
-    assert min(fired_ms - due_ms for due_ms, fired_ms in seen) <= 2
+    return min(fired_ms - due_ms for due_ms, fired_ms in seen)
 
 
 def test_timers_fire_in_the_order_of_their_times(world: World) -> None:

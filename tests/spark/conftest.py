@@ -1,5 +1,5 @@
 """One Spark session for all tests here; a second one only where another worker takes over the last
-of them."""
+of them, and where drivers are killed."""
 
 import os
 import sys
@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
+from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
 from support.new_topics import NewTopicMaker
 from support.servers import Server, new_server
+from support.zookeepers import require_zookeeper
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-kills", action="store_true", help="kill whatever can be, in all phases")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,3 +58,18 @@ def log_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def new_topic(log_server: Server) -> NewTopicMaker:
     return NewTopicMaker(log_server.address)
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three of them. Who kills one heals the cluster."""
+    require_zookeeper()
+    folder = tmp_path_factory.mktemp("brokers")
+    zookeeper = new_zookeeper(folder / "zookeeper")
+    made = Cluster(folder, zookeeper, QUICK | SAFE)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+        zookeeper.kill()

@@ -125,7 +125,7 @@ def test_a_stream_does_not_stop_at_poison(
     for number in range(20):
         value = b"poison" if number % 5 == 0 else b'{"id": %d}' % number
         producer.produce(topic, value=value, key=b"%d" % number, headers=[("n", b"%d" % number)])
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     source = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", topic).option("startingOffsets", "earliest")
     good, bad = split(source.option("includeHeaders", "true").load(), json_value(SCHEMA))

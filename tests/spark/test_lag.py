@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from support.new_topics import NewTopicMaker
 from support.servers import Server
-from support.zookeepers import free_ports
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.free_ports import free_ports
 from tidelog.client.client import Client
 from tidelog.spark.checkpoints import read_positions
 from tidelog.spark.lag import Lag, measure_lag
@@ -29,7 +29,7 @@ def topic(log_server: Server, new_topic: NewTopicMaker) -> str:
     old_ms = int(time.time() * 1000) - 60_000
     for number in range(15):
         producer.produce(name, b"%d" % number, partition=number // 10, timestamp=old_ms)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -89,7 +89,7 @@ def _lag_of(told: list[tuple[str, list[Lag]]], name: str) -> int | None:
 
 
 def _scraped(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         content: bytes = answer.read()
     return content.decode()
 

@@ -27,6 +27,6 @@ def test_the_readme_shows_what_its_example_prints(
     for number in range(6):
         value = b'{"order_id": %d, "amount": %d.5}' % (number, number * 10)
         producer.produce("orders", value, b"ada" if number % 2 else b"grace")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     exec(compile(CODE.replace("127.0.0.1:9092", log_server.address), "README.md", "exec"), {})
     assert capsys.readouterr().out == SHOWN

@@ -1,13 +1,18 @@
 """A part of a topic is copied to another one by a Spark job, all of it and as it was (P6)."""
 
+import os
+import signal
+from threading import Thread
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from clients.confluent import read
+from clients.confluent import consumer, read
+from support.cluster_processes import wait_until
 from support.servers import Server
+from support.topic_rows import by_confluent
 from tidelog.base.errors import BadValue
 from tidelog.cli.replay import run
 from tidelog.client.client import Client
@@ -16,6 +21,7 @@ from tidelog.spark.copy_targets import batch_bytes_for
 from tidelog.spark.replaying import Replay, run_replay
 
 TIME_MS = 1_700_000_000_000
+MANY = 120_000
 
 
 def planned(
@@ -52,7 +58,7 @@ def test_records_are_copied_as_they_were_to_the_same_partitions(
             partition=number % 2,
             timestamp=TIME_MS + number * 1000,
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     where = ("0:10,1:20", "0:140,1:150")
     assert run_replay(spark, planned(bootstrap, topic, copy, where, keeps_partitions=True)) == 260
     wanted = read(bootstrap, topic, 300, partitions=3)
@@ -73,7 +79,7 @@ def test_a_time_span_is_copied_to_where_keys_belong(
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(100):
         producer.produce(topic, b"x" * 200, b"%d" % number, timestamp=TIME_MS + number)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     where = (f"{TIME_MS + 25}ms", f"{TIME_MS + 75}ms")
     for into, partitions in ((copy, 2), (small, 1)):
         assert run_replay(spark, planned(bootstrap, topic, into, where)) == 50
@@ -89,7 +95,41 @@ def test_a_replay_that_fails_says_why_in_a_line(
     topic, small = new_topic(1), new_topic(1, max_message_bytes=1_000)
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"x" * 5_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     with pytest.raises(BadValue, match=f"^replay to {small}: .*MESSAGE_TOO_LARGE.*{small}-0") as no:
         run(spark, planned(bootstrap, topic, small, ("earliest", "latest")))
     assert "\n" not in str(no.value)
+
+
+def test_an_interrupted_replay_says_so_and_the_next_one_copies_all(
+    spark: SparkSession, log_server: Server, new_topic: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At least once: what the first one has written stays."""
+    bootstrap = log_server.address
+    topic, copy = new_topic(4), new_topic(1)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for number in range(MANY):
+        producer.produce(topic, b"v" * 200, b"%d" % number, partition=number % 4)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    replay = planned(bootstrap, topic, copy, ("earliest", "latest"))
+
+    def interrupt() -> None:
+        wait_until(lambda: end_of(bootstrap, copy) > 0, "some are copied", 60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watcher = Thread(target=interrupt)
+    watcher.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(spark, replay)
+    watcher.join()
+    said = capsys.readouterr().err
+    assert said == f"tidelog: interrupted: some records may have been written to {copy}\n"
+    assert 0 < end_of(bootstrap, copy) < MANY
+    assert run(spark, replay) == MANY
+    assert {int(row.key or b"") for row in by_confluent(bootstrap, copy)} == set(range(MANY))
+
+
+def end_of(bootstrap: str, topic: str) -> int:
+    with consumer(bootstrap) as reader:
+        return int(reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])

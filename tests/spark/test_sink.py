@@ -34,7 +34,7 @@ def count_of(bootstrap: str, topic: str, partitions: int = 1) -> int:
     """How many records there are."""
     with consumer(bootstrap) as reader:
         ends = [
-            reader.get_watermark_offsets(TopicPartition(topic, index), timeout=10)[1]
+            reader.get_watermark_offsets(TopicPartition(topic, index), timeout=60)[1]
             for index in range(partitions)
         ]
     return sum(ends)
@@ -94,7 +94,7 @@ def test_keys_go_where_other_clients_put_them(
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
     for key in KEYS:
         producer.produce(theirs, key=key, value=key)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     places = [
         {m.key(): m.partition() for m in read(bootstrap, topic, len(KEYS), partitions=7)}
         for topic in (ours, theirs)

@@ -76,7 +76,7 @@ def finish(writer: DataStreamWriter) -> None:
 def found(bootstrap: str, topic: str) -> list[tuple[Any, Any]]:
     """Keys and values of all records there are."""
     with consumer(bootstrap) as reader:
-        _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     return [(message.key(), message.value()) for message in read(bootstrap, topic, end)]
 
 

@@ -30,6 +30,7 @@ from support.topic_rows import (
 )
 from tidelog.base.errors import BadValue
 from tidelog.client.errors import Unreachable
+from tidelog.spark import logs
 from tidelog.spark.arrow_batches import BATCH_BYTES_MAX, BATCH_ROWS_MAX, arrow_schema
 from tidelog.spark.batch_reader import RangePartition
 from tidelog.spark.losses import DataLoss
@@ -50,7 +51,7 @@ def fill(server: Server, topic: str, count: int, partition: int = 0, **arguments
 def delete_before(server: Server, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": server.address})
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(30)
+        future.result(60)
 
 
 def offsets(rows: list[Any]) -> list[int]:
@@ -131,7 +132,7 @@ def test_compacted_topics_are_read_over_their_holes(
 
 def _when_compacted(server: Server, topic: str) -> list[Any]:
     """What is left when nothing goes away any more."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     before: list[Any] = []
     while (found := by_confluent(server.address, topic)) != before or len(found) > 50:
         assert time.monotonic() < deadline, "the cleaner comes"
@@ -344,7 +345,7 @@ def test_a_stream_reads_everything_once_over_growth_and_limits(
         time.sleep(0.11)
         if round_number == 3:
             admin = AdminClient({"bootstrap.servers": log_server.address})
-            admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+            admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
             fill(log_server, topic, 50, 2)
         end = reader.latestOffset(start, limit)
         if end == start and round_number > 3:
@@ -447,13 +448,16 @@ def test_small_fetches_read_the_same(skewed: tuple[Server, str]) -> None:
     assert rows == by_confluent(server.address, topic, 3)
 
 
-def test_brokers_that_cannot_be_reached_are_tried_as_often_as_was_said() -> None:
+def test_brokers_that_cannot_be_reached_are_tried_as_often_as_was_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`fetchOffset.numRetries`, `fetchOffset.retryIntervalMs`"""
     retries = {"fetchOffset_numRetries": 2, "fetchOffset_retryIntervalMs": 50}
-    began = time.monotonic()
+    pauses: list[int] = []
+    monkeypatch.setattr(logs, "pause_ms", pauses.append)
     with pytest.raises(Unreachable):
         by_source("127.0.0.1:9", subscribe="any", **retries)
-    assert 0.1 <= time.monotonic() - began < 5
+    assert pauses == [50, 50]
 
 
 def test_a_partition_of_spark_that_was_not_planned_has_no_rows(

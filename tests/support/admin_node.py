@@ -38,6 +38,8 @@ SETTINGS = {
 class Wire:
     """The connection of one request."""
 
+    peer = "10.0.0.9:40000"
+
     def __init__(self, listener: str) -> None:
         self.listener = listener
         self.sent: list[bytes] = []

@@ -241,7 +241,7 @@ class Cluster:
         """What was killed leaves its record of itself, so that is forgotten first."""
         self.zookeeper.kill()
         self.zookeeper.start()
-        self.zookeeper.wait_until_serving()
+        self.zookeeper.wait_until_serving(60)
 
     def names_except(self, *broker_ids: int) -> list[str]:
         return [str(broker_id) for broker_id in self.brokers if broker_id not in broker_ids]
@@ -365,5 +365,5 @@ def new_zookeeper(folder: Path) -> ZooKeeperServer:
     """It serves."""
     server = ZooKeeperServer(Place(folder=folder, port=free_ports(1)[0]))
     server.start()
-    server.wait_until_serving()
+    server.wait_until_serving(60)
     return server

@@ -185,7 +185,7 @@ class RealZooKeeper(Asking):
     coordination: ZooKeeper
 
     def __init__(
-        self, connect: str, session_timeout_ms: int = 8_000, in_flight_max: int = IN_FLIGHT_MAX
+        self, connect: str, session_timeout_ms: int = 30_000, in_flight_max: int = IN_FLIGHT_MAX
     ) -> None:
         self.in_flight_max = in_flight_max
         self.loop = EpollLoop(on_error=_raise)

@@ -1,8 +1,8 @@
-"""Doors in a program that is tested: where one is closed, whoever comes to it waits, and a test sees
-who waits where. So a process is killed at a place and not at a time.
+"""Doors in a program that is tested: where one is closed, whoever comes to it waits, and a test
+sees who waits where. So a process is killed at a place and not at a time.
 
-A door is a file in a folder; the program passes it wherever it likes, and never waits at one that is
-open.
+A door is a file in a folder; the program passes it wherever it likes, and never waits at one that
+is open.
 """
 
 import os

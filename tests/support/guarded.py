@@ -65,7 +65,7 @@ guarding._COMMAND = (
 
 @contextmanager
 def observing(address: str) -> Iterator[KazooClient]:
-    client = KazooClient(hosts=address, timeout=4)
+    client = KazooClient(hosts=address, timeout=30)
     client.start()
     try:
         yield client
@@ -192,7 +192,7 @@ def _carry(one: socket.socket, other: socket.socket) -> None:
         one.close()
 
 
-def eventually(condition: Callable[[], Any], within_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], Any], within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -201,7 +201,7 @@ def eventually(condition: Callable[[], Any], within_s: float = 10.0) -> bool:
     return True
 
 
-def has_ended(pid: int, within_s: float = 5.0) -> bool:
+def has_ended(pid: int, within_s: float = 60.0) -> bool:
     return eventually(lambda: not _runs(pid), within_s)
 
 

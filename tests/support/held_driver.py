@@ -100,21 +100,21 @@ class HeldDriver:
     def planner(self) -> int:
         return self.doors.last_passed_by(PLANNING)
 
-    def stop_behind_a_commit_of_the_table(self) -> None:
-        """Returns when a batch is in the table and Spark has not noted yet that it is done, with the
-        driver stopped. That is a matter of milliseconds: a batch for which it was too late is let
-        pass."""
+    def stop_between_the_commits(self, make_a_batch: Callable[[], None]) -> None:
+        """Returns when a batch is in the table and Spark has not noted yet that it is done, with
+        the driver stopped. That is a matter of milliseconds: a batch for which it was too late is
+        let pass."""
         deadline = time.monotonic() + SECONDS_MAX
-        batch = self.committed() + 1
-        while time.monotonic() < deadline:
-            if not self._metadata(batch).exists():
-                continue
+        is_between = False
+        while not is_between:
+            batch = self.planned() + 1
+            make_a_batch()
+            while not self._metadata(batch).exists():
+                assert time.monotonic() < deadline, "never between the two commits of a batch"
             self.signal_driver(signal.SIGSTOP)
-            if not self._commit(batch).exists():
-                return
-            self.signal_driver(signal.SIGCONT)
-            batch = self.committed() + 1
-        raise AssertionError("never between the two commits of a batch")
+            is_between = not self._commit(batch).exists()
+            if not is_between:
+                self.signal_driver(signal.SIGCONT)
 
     def signal_driver(self, number: signal.Signals) -> None:
         assert self._process is not None, "the driver runs"
@@ -157,9 +157,7 @@ class HeldDriver:
     def table(self, batch: int) -> list[Row]:
         """What a batch has put into the table."""
         return rows_of(
-            part
-            for path in self._files(batch)
-            for part in pq.ParquetFile(path).read().to_batches()
+            part for path in self._files(batch) for part in pq.ParquetFile(path).read().to_batches()
         )
 
     def attempts(self) -> list[Attempt]:

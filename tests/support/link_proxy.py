@@ -139,7 +139,7 @@ class Links:
     def close(self) -> None:
         self._is_closed = True
         self._wake()
-        self._thread.join(10)
+        self._thread.join(60)
         for connection in list(self._connections):
             self._end(connection)
         for each in (*self._listening, self._waking, self._woken):
@@ -320,7 +320,7 @@ def _inode(port: int, dialled_port: int) -> str | None:
     body = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + place
     header = struct.pack("=IHHII", 16 + len(body), _SOCK_DIAG_BY_FAMILY, 1, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asking:
-        asking.settimeout(1)
+        asking.settimeout(30)
         asking.send(header + body)
         answer = asking.recv(4096)
     _, kind = struct.unpack_from("=IH", answer)

@@ -18,8 +18,8 @@ class NewTopicMaker:
 
     def again(self, name: str, partitions: int = 1, **configs: Any) -> str:
         named = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        self._admin.create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(30)
+        self._admin.create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(60)
         return name
 
     def delete(self, name: str) -> None:
-        self._admin.delete_topics([name])[name].result(30)
+        self._admin.delete_topics([name])[name].result(60)

@@ -14,7 +14,7 @@ from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.loop import SimLoop
 from tidelog.world.sim.network import SimNetwork
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 SIM_SEEDS = (1, 2, 3)
 KINDS = ["real", *(f"simulated-{seed}" for seed in SIM_SEEDS)]
 LOCAL = "127.0.0.1"

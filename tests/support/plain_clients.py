@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from support.workload import PATIENT
 
 ACKNOWLEDGED = "acknowledged"
-_SECONDS_MAX = 20.0
+_SECONDS_MAX = 90.0
 
 
 def write(
@@ -42,7 +42,11 @@ def write(
 
 def acknowledge(bootstrap: str, topic: str, values: Sequence[str], acks: str = "all") -> None:
     """All of them, in order; each once, unless acks=1 leaves that open."""
-    again = {"retries": 100, "enable.idempotence": acks == "all"}
+    again = {
+        "retries": 100,
+        "enable.idempotence": acks == "all",
+        "message.timeout.ms": 60_000,
+    }
     found = write(bootstrap, topic, values, acks, **again)
     assert found == dict.fromkeys(values, ACKNOWLEDGED)
 

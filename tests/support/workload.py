@@ -31,7 +31,7 @@ PAUSE_S: Final = 0.01
 LINGER_MS: Final = 15
 """Shorter, and a client with all its requests under way would burn a core waiting for one."""
 UNANSWERED_MAX: Final = 400
-SETTLE_SECONDS_MAX: Final = 30.0
+SETTLE_SECONDS_MAX: Final = 60.0
 WRONG_FOR_READERS: Final = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._AUTO_OFFSET_RESET,
@@ -72,7 +72,7 @@ class Writer:
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "linger.ms": LINGER_MS,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": 240_000,
                 "request.timeout.ms": 3000,
                 "error_cb": self._failed,
                 **PATIENT,
@@ -267,7 +267,7 @@ class Workload:
         ]
         return (min(answers) - since) / 1e9 if answers else None
 
-    def back_after(self, since: int, seconds_max: float = 60.0) -> float:
+    def back_after(self, since: int, seconds_max: float = 90.0) -> float:
         """Waits until every partition takes records again; seconds from `since` until the last of
         them did."""
         found: dict[Key, float] = {}

@@ -59,7 +59,7 @@ def own_server(folder: Path) -> Iterator[ZooKeeperServer]:
     server = ZooKeeperServer(Place(folder=folder, port=free_ports(1)[0]))
     try:
         server.start()
-        server.wait_until_serving()
+        server.wait_until_serving(60)
         yield server
     finally:
         server.kill()
@@ -89,7 +89,7 @@ def _shared_server() -> ZooKeeperServer:
     server = ZooKeeperServer(Place(folder=folder, port=free_ports(1)[0]))
     atexit.register(server.kill)
     server.start()
-    server.wait_until_serving()
+    server.wait_until_serving(60)
     return server
 
 

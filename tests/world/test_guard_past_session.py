@@ -23,6 +23,9 @@ from tidelog.world.real.zookeeper_server import split_address
 
 PASSWORD = b"0123456789abcdef"
 NOBODY = [("127.0.0.1", 1)]
+PATIENCE_S = 60.0
+A_MOMENT_S = 15.0
+"""On a machine that is busy with other tests; a session would last for 30 s."""
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_the_next_process_ends_the_session_of_the_last(
     time.sleep(0.3)
     assert is_held(observer, holder), "nobody has ended it yet"
     began = time.monotonic()
-    assert close_previous(str(tmp_path), servers(address))
+    assert close_previous(str(tmp_path), servers(address), PATIENCE_S)
     print(f"the past session was closed in {1000 * (time.monotonic() - began):.0f} ms")
     assert not is_held(observer, holder)
     assert not (tmp_path / FILE).exists()
@@ -79,7 +82,7 @@ def test_a_past_session_that_the_guard_has_closed_is_no_trouble(
 ) -> None:
     holder.kill()
     assert eventually(lambda: not is_held(observer, holder))
-    assert close_previous(str(tmp_path), servers(address))
+    assert close_previous(str(tmp_path), servers(address), PATIENCE_S)
     assert not (tmp_path / FILE).exists()
 
 
@@ -88,12 +91,12 @@ def test_the_session_of_the_next_process_is_not_the_one_that_is_closed(
 ) -> None:
     with Holder(address) as next_one:
         die_unguarded(holder)
-        assert close_previous(str(tmp_path), servers(address))
+        assert close_previous(str(tmp_path), servers(address), PATIENCE_S)
         next_one.ask(f"past_session.note_session({str(tmp_path)!r}, *client.client_id)")
         assert not is_held(observer, holder)
         assert is_held(observer, next_one)
         die_unguarded(next_one)
-        assert close_previous(str(tmp_path), servers(address))
+        assert close_previous(str(tmp_path), servers(address), PATIENCE_S)
         assert not is_held(observer, next_one)
 
 
@@ -106,7 +109,7 @@ def test_a_copy_of_a_log_dir_does_not_end_the_session_of_the_original(
 ) -> None:
     copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
     with caplog.at_level(logging.WARNING, "tidelog.guard"):
-        assert close_previous(str(copy), servers(address))
+        assert close_previous(str(copy), servers(address), PATIENCE_S)
     assert "written in another folder" in caplog.text
     assert is_held(observer, holder)
 
@@ -116,14 +119,16 @@ def test_a_moved_log_dir_is_still_the_same(
 ) -> None:
     die_unguarded(holder)
     moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
-    assert close_previous(str(moved), servers(address))
+    assert close_previous(str(moved), servers(address), PATIENCE_S)
     assert not is_held(observer, holder)
 
 
 def test_without_a_past_session_nobody_is_asked(tmp_path: Path) -> None:
-    began = time.monotonic()
-    assert close_previous(str(tmp_path), NOBODY)
-    assert time.monotonic() - began < 0.1
+    with socket.create_server(("127.0.0.1", 0)) as asked:
+        assert close_previous(str(tmp_path), [asked.getsockname()])
+        asked.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            asked.accept()
 
 
 @pytest.mark.parametrize("kind", ["refusing", "silent"])
@@ -136,7 +141,7 @@ def test_a_zookeeper_that_is_away_delays_the_start_by_no_more_than_a_moment(
         with caplog.at_level(logging.WARNING, "tidelog.guard"):
             asked = NOBODY if kind == "refusing" else [mute.getsockname()]
             assert not close_previous(str(tmp_path), asked, within_s=0.5)
-        assert 0.5 <= time.monotonic() - began < 0.8
+        assert 0.5 <= time.monotonic() - began < A_MOMENT_S
     assert "0x4d" in caplog.text
     assert (tmp_path / FILE).exists(), "the next start may have more luck"
 

@@ -13,6 +13,9 @@ from tidelog.world.real.clock import RealClock
 from tidelog.world.real.loop import EpollLoop, log_error
 from tidelog.world.real.signals import Signals
 
+AT_ONCE_SECONDS_MAX = 60.0
+"""On a machine that is busy with other tests; a loop that is not woken waits for an hour."""
+
 
 class Failures(list[tuple[str, Exception]]):
     def note(self, what: str, error: Exception) -> None:
@@ -43,7 +46,7 @@ def test_other_threads_wake_the_loop_and_none_of_their_posts_is_lost(loop: Epoll
     ]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(seen) < 4_000 and time.monotonic() < deadline:
         loop.turn(1.0)
     for thread in threads:
@@ -57,7 +60,7 @@ def test_a_post_ends_a_long_wait_at_once(loop: EpollLoop) -> None:
     timer.start()
     begun = time.monotonic()
     loop.run()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < AT_ONCE_SECONDS_MAX
     timer.join()
 
 
@@ -110,13 +113,15 @@ def test_work_that_tries_to_exit_does_not_end_its_lane(loop: EpollLoop) -> None:
 
 
 def test_closing_waits_for_work_that_was_given_and_ends_the_threads() -> None:
+    before = set(threading.enumerate())
     loop = EpollLoop()
     done: list[int] = []
     for number in range(20):
         loop.offload("disk", partial(done.append, number), lambda _: None)
     loop.close()
     assert done == list(range(20))
-    assert [thread.name for thread in threading.enumerate() if "lane" in thread.name] == []
+    after = set(threading.enumerate()) - before
+    assert [thread.name for thread in after if "lane" in thread.name] == []
     loop.post(lambda: None)
 
 
@@ -208,7 +213,7 @@ def test_a_signal_ends_the_wait_and_runs_as_a_callback(loop: EpollLoop) -> None:
     killer.join()
     signals.close()
     assert seen == [threading.main_thread().name]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < AT_ONCE_SECONDS_MAX
     assert signal.getsignal(signal.SIGTERM) is before
 
 

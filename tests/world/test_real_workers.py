@@ -13,6 +13,7 @@ import pytest
 from tidelog.base.errors import TaskError
 from tidelog.world.real.workers import RealWorkers
 
+TRIES_MAX = 5
 PARENT = """
 import sys
 from tidelog.world.real.workers import RealWorkers
@@ -34,7 +35,7 @@ def pid_of_child(workers: RealWorkers) -> int:
     return pid
 
 
-def has_ended(pid: int, within_s: float = 10.0) -> bool:
+def has_ended(pid: int, within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         try:
@@ -47,7 +48,7 @@ def has_ended(pid: int, within_s: float = 10.0) -> bool:
     return False
 
 
-def is_reaped(pid: int, within_s: float = 10.0) -> bool:
+def is_reaped(pid: int, within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -69,10 +70,16 @@ def test_a_child_that_had_nothing_to_do_for_a_while_is_sent_away_and_replaced() 
 
 
 def test_a_child_that_works_for_longer_than_one_may_idle_is_kept() -> None:
+    assert any(children_for_twenty_tasks() == 1 for _ in range(TRIES_MAX))
+
+
+def children_for_twenty_tasks() -> int:
+    """One, unless the machine is so busy that the first is done before the next is given."""
     workers = RealWorkers(idle_ms=1)
     jobs = [workers.start("about", {"folder": "/"}) for _ in range(20)]
-    assert len({job.result()["pid"] for job in jobs}) == 1
+    children = {job.result()["pid"] for job in jobs}
     workers.close()
+    return len(children)
 
 
 def test_the_child_is_less_urgent_than_we_are(workers: RealWorkers) -> None:
@@ -156,7 +163,7 @@ def test_a_child_in_the_middle_of_a_task_ends_with_its_parent() -> None:
     assert child.stdin is not None
     child.stdin.write(b'{"task": "about", "argument": "{}"}\n')
     child.stdin.close()
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=60) == 0
 
 
 def test_what_a_task_prints_does_not_come_between_the_answers() -> None:

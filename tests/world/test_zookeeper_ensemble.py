@@ -11,7 +11,7 @@ from tidelog.world.real.zookeeper_server import ZooKeeperServer, ask
 
 def test_when_the_leader_dies_the_session_survives_and_writes_go_on(tmp_path: Path) -> None:
     with own_ensemble(tmp_path) as members:
-        place = RealZooKeeper(",".join(member.address for member in members) + "/below", 20_000)
+        place = RealZooKeeper(",".join(member.address for member in members) + "/below", 60_000)
         place.write(Create(path="/e", ephemeral=True), Create(path="/a"))
         seen = Seen()
         place.get("/a", seen.watch)

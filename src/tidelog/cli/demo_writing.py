@@ -136,7 +136,7 @@ def _end_transaction(stage: Stage, log: PartitionLog, producer_id: int, *, commi
         producer_id=producer_id, producer_epoch=0, committed=committed, coordinator_epoch=0
     )
     batch = encode_end_transaction(marker, timestamp=stage.clock.now_ms())
-    log.append_marker(batch, LEADER_EPOCH)
+    log.append_own(batch, LEADER_EPOCH)
     stage.commit(log)
 
 

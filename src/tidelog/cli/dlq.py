@@ -1,7 +1,7 @@
 """`tidelog dlq`: what is in a dead-letter topic and why, and back with it after a fix (A6, P6)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -203,7 +203,7 @@ def redrive_letters(
         if not as_json:
             _say_survey(name, survey)
         _check_targets(survey)
-        written = _write(redriver, survey) if is_real else 0
+        written = _write(redriver, survey, ranges, offset) if is_real else 0
     if as_json:
         say_json(_as_json(survey, written))
     else:
@@ -226,7 +226,7 @@ def _check_targets(survey: "Survey") -> None:
         )
 
 
-def _write(redriver: "Redriver", survey: "Survey") -> int:
+def _write(redriver: "Redriver", survey: "Survey", ranges: list[Range], offset: str | None) -> int:
     total = survey.targets.total()
     written = 0
     try:
@@ -238,9 +238,26 @@ def _write(redriver: "Redriver", survey: "Survey") -> int:
                 progress.tell(count)
 
             return redriver.redrive(sorted(survey.targets), tell)
+    except KeyboardInterrupt:
+        complain(f"interrupted: {_rest(redriver.reached, ranges, offset)}")
+        raise
     except BaseException:
         complain(f"at least {counted(written)} of {total} were written")
         raise
+
+
+def _rest(reached: Mapping[int, int], ranges: list[Range], offset: str | None) -> str:
+    """How to write what was not written, and no more; also nothing that has died meanwhile."""
+    left = [one for one in ranges if reached[one.partition] < one.end]
+    if not left:
+        return "all were written"
+    if offset is not None:
+        places = f"--offset {reached[left[0].partition]}-{left[0].end - 1}"
+    else:
+        starts = ",".join(f"{one.partition}:{reached[one.partition]}" for one in left)
+        ends = ",".join(f"{one.partition}:{one.end}" for one in left)
+        places = f"--from {starts} --to {ends}"
+    return f"for the rest, and no more than that, do the same with {places}"
 
 
 def _say_outcome(name: str, survey: "Survey", ranges: list[Range], written: int | None) -> None:

@@ -2,7 +2,8 @@
 
 What Spark would say in a page of Java is said here in a sentence before it is started: no PySpark,
 one of another version, no Java. Python workers run the Python that runs the command, which has
-what they need.
+what they need. What Java says for itself is of no use to whoever runs a command, and is kept off
+the terminal: what goes wrong comes back as an error.
 """
 
 import logging
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 PYSPARK: Final = "4.3."
 HERE: Final = "local[*]"
+_STDERR: Final = 2
+_LINES_SHOWN: Final = 5
 QUIET: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -83,8 +87,28 @@ def spark_session(
     builder = builder.remote(remote) if remote else builder.master(master or HERE)
     for key, value in {**QUIET, **(settings or {})}.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with _java_apart():
+        session = builder.getOrCreate()
     try:
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _java_apart() -> Iterator[None]:
+    """Processes that are started meanwhile write to a file that nobody sees; if that ends badly,
+    its last lines are told."""
+    with TemporaryFile() as said:
+        sys.stderr.flush()
+        before = os.dup(_STDERR)
+        os.dup2(said.fileno(), _STDERR)
+        try:
+            yield
+        except Exception as error:
+            said.seek(0)
+            last = said.read().decode(errors="replace").splitlines()[-_LINES_SHOWN:]
+            raise BadValue("\n".join(["Spark did not start:", str(error), *last])) from error
+        finally:
+            os.dup2(before, _STDERR)
+            os.close(before)

@@ -1,10 +1,12 @@
-"""Where partitions begin and end, asked of their leaders: one request to each.
+"""Where partitions begin and end, asked of their leaders, and where groups are, of coordinators.
 
 The end that consumers are told is the high watermark, or, if only committed transactions count,
-the last stable offset.
+the last stable offset. Offsets of a group are committed here as by somebody who is no member of it,
+which a group takes only while it has none.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.cluster import NO_LEADER, Cluster
+from tidelog.client.coordinators import Question, ask_coordinators
 from tidelog.client.leaders import MOVED, PAUSE_MS, partition_of
 from tidelog.client.sockets import now_ms, pause_ms
 
@@ -21,7 +24,18 @@ LATEST: Final = -1
 _RETRIED: Final = MOVED | {ErrorCode.offset_not_available}
 """What is said while one broker takes over from another; a while later all is well."""
 
+_NO_MEMBER: Final[Mapping[str, Any]] = {"generation_id_or_member_epoch": -1, "member_id": ""}
+
 Times = Mapping[TopicPartition, int]
+Place = TopicPartition | tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    offset: int
+    leader_epoch: int
+    """-1 if it was not said."""
+    metadata: str
 
 
 def list_offsets(
@@ -56,6 +70,104 @@ def list_many_offsets(
         if any(e.code not in _RETRIED for e in errors) or now_ms() + PAUSE_MS > deadline_ms:
             raise errors[0]
         pause_ms(PAUSE_MS)
+
+
+def commit_offsets(client: Client, group_id: str, offsets: Mapping[Place, int]) -> None:
+    """Where the group goes on from. Raises if any of them was refused; the others stand."""
+    wanted = {_partition_at(place): offset for place, offset in offsets.items()}
+    if not wanted:
+        return
+    topics = [
+        {"name": topic, "partitions": [_commit(one, wanted[one]) for one in members]}
+        for topic, members in _by_topic(wanted)
+    ]
+    values = {**_NO_MEMBER, "group_id": group_id, "topics": topics}
+    question = Question(
+        kind="group",
+        api=apis.OFFSET_COMMIT,
+        values=lambda _: values,
+        rows=lambda answer: [(group_id, _first_code(answer), answer)],
+    )
+    told = ask_coordinators(client, question, [group_id])[group_id]
+    error = told.error(f"offsets of group {group_id} were not committed")
+    if told.code is ErrorCode.unknown_member_id:
+        why = f"group {group_id} has members: only they commit its offsets, until all have left"
+        error = KafkaError(told.code, why)
+    if error is not None:
+        raise error
+
+
+def committed_offsets(
+    client: Client, group_id: str, topics: Iterable[str] | None = None, *, stable_only: bool = False
+) -> dict[TopicPartition, int]:
+    """What a group has committed, of some topics or of all. If only what is stable counts, commits
+    of transactions that are open are waited for."""
+    chosen = None if topics is None else set(topics)
+    found = committed_by_groups(client, [group_id], stable_only=stable_only)[group_id]
+    if isinstance(found, KafkaError):
+        raise found
+    return {
+        one: committed.offset
+        for one, committed in found.items()
+        if chosen is None or one.topic in chosen
+    }
+
+
+def committed_by_groups(
+    client: Client, groups: Iterable[str], *, stable_only: bool = False
+) -> dict[str, dict[TopicPartition, Committed] | KafkaError]:
+    """By partition, in order; a group that is not there has committed nothing."""
+    question = Question(
+        kind="group",
+        api=apis.OFFSET_FETCH,
+        values=lambda names: {
+            "groups": [{"group_id": name, "topics": None} for name in names],
+            "require_stable": stable_only,
+        },
+        rows=lambda answer: [(group.group_id, _code(group), group) for group in answer.groups],
+    )
+    told = ask_coordinators(client, question, groups)
+    return {
+        group: one.error(f"offsets of group {group}") or _committed(one.row)
+        for group, one in told.items()
+    }
+
+
+def _code(group: Any) -> ErrorCode:
+    """Its own, or else the first of its partitions that has one."""
+    return _first_code(group) if group.error_code is ErrorCode.none else group.error_code
+
+
+def _first_code(answer: Any) -> ErrorCode:
+    codes = (one.error_code for topic in answer.topics for one in topic.partitions)
+    return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
+
+
+def _committed(group: Any) -> dict[TopicPartition, Committed]:
+    found = {
+        TopicPartition(topic.name, one.partition_index): Committed(
+            offset=one.committed_offset,
+            leader_epoch=one.committed_leader_epoch,
+            metadata=one.metadata or "",
+        )
+        for topic in group.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
+    return dict(sorted(found.items()))
+
+
+def _partition_at(place: Place) -> TopicPartition:
+    return place if isinstance(place, TopicPartition) else TopicPartition(*place)
+
+
+def _commit(one: TopicPartition, offset: int) -> dict[str, Any]:
+    return {
+        "partition_index": one.partition,
+        "committed_offset": offset,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
 
 
 def _take(answer: Any, found: dict[TopicPartition, int], errors: list[KafkaError]) -> None:

@@ -18,6 +18,9 @@ class TopicView(Protocol):
 
     def topic_id(self, name: str) -> bytes | None: ...
 
+    def is_gone(self, name: str) -> bool:
+        """Whether it is certain that there is no such topic."""
+
     def name_of(self, topic_id: bytes) -> str | None: ...
 
 

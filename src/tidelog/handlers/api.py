@@ -67,6 +67,10 @@ class Answers(Protocol):
 
     listener: str
 
+    @property
+    def peer(self) -> str:
+        """The other side's address, as `host:port`."""
+
     def answered(self, request: "Request") -> None: ...
 
     def close(self, why: str) -> None: ...
@@ -128,6 +132,11 @@ class Request:
     def listener(self) -> str:
         """The name of the listener it came through."""
         return self.connection.listener
+
+    @property
+    def client_host(self) -> str:
+        """Where it came from, as Kafka shows it."""
+        return "/" + self.connection.peer.rpartition(":")[0]
 
     def answer(self, response: Any) -> None:
         """Gives the response, now or later, once."""

@@ -14,6 +14,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
 from tidelog.handlers.local_partitions import find_local
+from tidelog.handlers.ranges import look_through, must_be_read
+from tidelog.log.aborted import aborted_in
 from tidelog.log.partition_log import Slice
 from tidelog.log.unverified import Stretch
 from tidelog.partition import Partition
@@ -22,10 +24,7 @@ from tidelog.serving.waiting import Awaited
 from tidelog.wire.fetch import FetchRequest
 
 READ_COMMITTED: Final = 1
-HOT_BYTES: Final = 64 << 20
-"""What was written last is in the page cache."""
 COPIED_BYTES_MAX: Final = 96 * 1024
-WARMED_BYTES: Final = 1 << 20
 WARMING_LANES: Final = 4
 UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
@@ -201,6 +200,7 @@ class Fetching:
             records = partition.read(
                 position.fetch_offset, room, committed_only=self._committed_only
             )
+            aborted = self._aborted(partition, position.fetch_offset, records)
         except KafkaError as error:
             code = int(error.code)
             if code == _CORRUPT and isinstance(position.partition, Partition):
@@ -209,7 +209,16 @@ class Fetching:
             return Found(position, code, UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
         if records is not None and not is_first and records.size > room:
             return None
-        return self._found(position, partition, records)
+        found = self._found(position, partition, records)
+        return found._replace(aborted=aborted) if aborted else found
+
+    def _aborted(
+        self, partition: Partition, offset: int, records: Slice | None
+    ) -> list[tuple[int, int]]:
+        """The transactions that a reader of committed records must leave out of a range."""
+        if records is None or not self._committed_only:
+            return []
+        return aborted_in(partition.log, records, offset, partition.last_stable_offset)
 
     def _look_for_follower(
         self, position: Position, partition: Partition, room: int, is_first: bool
@@ -311,7 +320,7 @@ class Fetching:
         slices = [here.records for here in cold if isinstance(here.records, Slice)]
 
         def read() -> list[Stretch | None]:
-            return [_look_through(records) for records in slices]
+            return [look_through(records) for records in slices]
 
         def done(end: list[Stretch | None] | Exception) -> None:
             if isinstance(end, Exception):
@@ -338,18 +347,6 @@ class Fetching:
         if not size:
             return found._replace(error=_DAMAGED, records=None, size=0)
         return found._replace(records=records._replace(size=size), size=size)
-
-
-def _look_through(records: Slice) -> Stretch | None:
-    """Reads a range, so that it is in the page cache; checks it if that was not done before."""
-    file, position, size, unverified = records
-    seen = None
-    if unverified is not None and unverified.good_bytes(position, size) < size:
-        seen = unverified.check(file, position, size)
-    if not file.resident(position, size):
-        for at in range(position, position + size, WARMED_BYTES):
-            file.pread(min(WARMED_BYTES, position + size - at), at)
-    return seen
 
 
 def _copied(found: Found) -> Found:
@@ -387,14 +384,4 @@ def _is_cold(found: Found) -> bool:
     records, partition = found.records, found.position.partition
     if not isinstance(records, Slice) or not isinstance(partition, Partition):
         return False
-    file, position, size, unverified = records
-    if (
-        unverified is not None
-        and position < unverified.end
-        and unverified.good_bytes(position, size) < size
-    ):
-        return True
-    active = partition.log.segments.active
-    if active.file is file and position >= active.size - HOT_BYTES:
-        return False
-    return not file.resident(position, size)
+    return must_be_read(partition.log, records)

@@ -94,7 +94,11 @@ class Producers:
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
         self._open: list[int] = []
+        """Where the open transactions begin."""
         self.undecided: list[tuple[int, int]] = []
+        """Where those begin and end whose marker is not committed."""
+        self.first_unstable_offset: int | None = None
+        """Where the first transaction begins whose outcome readers must not rely on yet."""
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, delta: int, attributes: int
@@ -159,6 +163,7 @@ class Producers:
         if attributes & TRANSACTIONAL and producer.txn_first_offset == NO_TRANSACTION:
             producer.txn_first_offset = first_offset
             insort(self._open, first_offset)
+            self._find_unstable()
 
     def end_transaction(
         self, producer_id: int, epoch: int, marker: tuple[int, int, bool], timestamp: int
@@ -178,6 +183,7 @@ class Producers:
             return None
         del self._open[bisect_left(self._open, first_offset)]
         insort(self.undecided, (first_offset, offset))
+        self._find_unstable()
         if not is_abort:
             return None
         stable = self._open[0] if self._open else offset + 1
@@ -187,17 +193,30 @@ class Producers:
         """Transactions whose marker is below the high watermark are decided for every reader."""
         if self.undecided:
             self.undecided = [t for t in self.undecided if t[1] >= high_watermark]
+            self._find_unstable()
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins whose outcome readers must not rely on yet."""
+    def _find_unstable(self) -> None:
         firsts = self._open[:1] + [first for first, _ in self.undecided[:1]]
-        return min(firsts, default=None)
+        self.first_unstable_offset = min(firsts, default=None)
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has an open transaction under that epoch."""
+        producer = self.by_id.get(producer_id)
+        return (
+            producer is not None
+            and producer.txn_first_offset != NO_TRANSACTION
+            and producer.epoch == epoch
+        )
+
+    def epoch_of(self, producer_id: int) -> int:
+        producer = self.by_id.get(producer_id)
+        return NO_PRODUCER_EPOCH if producer is None else producer.epoch
 
     def restore(self, producer_id: int, producer: Producer) -> None:
         self.by_id[producer_id] = producer
         if producer.txn_first_offset != NO_TRANSACTION:
             insort(self._open, producer.txn_first_offset)
+            self._find_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers that have been silent for so long and have nothing open."""

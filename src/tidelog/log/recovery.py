@@ -220,6 +220,7 @@ class _Check:
         size = segment.size
         self.opened.checked_bytes += size
         remove_if_there(log.disk, segment.path(TXN_INDEX))
+        segment.forget_aborted()
         if size > INLINE_BYTES_MAX and self.workers is not None:
             end = self._scan_in_child(segment, self.workers)
         else:

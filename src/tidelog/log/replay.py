@@ -132,3 +132,4 @@ def _write_aborted(
     there = read_whole(disk, path) if disk.stat(path) is not None else b""
     if there != data:
         write_whole(disk, path, data)
+        segment.forget_aborted()

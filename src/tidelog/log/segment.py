@@ -21,7 +21,6 @@ from tidelog.log.files import (
     TIME_INDEX,
     TXN_INDEX,
     OpenFiles,
-    read_whole,
 )
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from tidelog.log.scan import (
@@ -46,6 +45,7 @@ class Segment(SegmentReader):
         "_index_lot",
         "_indexed_position",
         "_indexed_timestamp",
+        "_txn_index",
         "first_timestamp",
         "max_timestamp_offset",
         "roll_bytes",
@@ -67,6 +67,7 @@ class Segment(SegmentReader):
         self._indexed_position = 0
         self._indexed_timestamp: int = NO_TIMESTAMP
         self._index_lot = 1
+        self._txn_index: txn_index.TxnIndex | None = None
         self.configure(settings)
 
     def configure(self, settings: LogSettings) -> None:
@@ -187,16 +188,23 @@ class Segment(SegmentReader):
         self.offset_index.sync()
         self.time_index.sync()
 
+    def aborted_index(self, disk: Disk) -> txn_index.TxnIndex:
+        """Its aborted transactions, read when they are first asked for."""
+        index = self._txn_index
+        if index is None:
+            index = self._txn_index = txn_index.TxnIndex.load(disk, self.path(TXN_INDEX))
+        return index
+
     def append_aborted(self, disk: Disk, transaction: txn_index.AbortedTransaction) -> None:
-        file = disk.open(self.path(TXN_INDEX), "create")
-        whole = file.size() - file.size() % txn_index.ENTRY.size
-        file.pwrite(txn_index.encode([transaction]), whole)
+        position = self.aborted_index(disk).append(transaction)
+        disk.open(self.path(TXN_INDEX), "create").pwrite(txn_index.encode([transaction]), position)
 
     def aborted(self, disk: Disk) -> list[txn_index.AbortedTransaction]:
-        path = self.path(TXN_INDEX)
-        if disk.stat(path) is None:
-            return []
-        return list(txn_index.decode(path, read_whole(disk, path)))
+        return list(self.aborted_index(disk))
+
+    def forget_aborted(self) -> None:
+        """The file of its aborted transactions is another one now."""
+        self._txn_index = None
 
     # -- opening, truncating, moving
 
@@ -278,6 +286,7 @@ class Segment(SegmentReader):
         self._closed_file.moved(self.path(LOG))
         self.offset_index.moved(self.path(OFFSET_INDEX))
         self.time_index.moved(self.path(TIME_INDEX))
+        self.forget_aborted()
 
     def move(self, disk: Disk, suffix: str) -> None:
         """Renames the segment's files, the log last: its name says whether the move is done."""

@@ -11,12 +11,14 @@ An entry is 34 bytes, in the order in which the transactions ended:
 Most segments have none, and then there is no file.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.base.errors import BadValue
-from tidelog.base.ports import Buffer
+from tidelog.base.ports import Buffer, Disk
+from tidelog.log.files import read_whole
 
 ENTRY: Final = Struct(">hqqqq")
 VERSION: Final = 0
@@ -42,3 +44,46 @@ def decode(path: str, data: Buffer) -> Iterator[AbortedTransaction]:
         if not any(fields):
             return
         yield AbortedTransaction._make(fields)
+
+
+class TxnIndex:
+    """The index of one segment, read once and then kept as it is in the file: a reader of
+    committed transactions asks for a stretch of it with every fetch."""
+
+    __slots__ = ("_entries", "is_empty")
+
+    def __init__(self, path: str, data: Buffer) -> None:
+        self._entries = bytearray(encode(decode(path, data)))
+        self.is_empty = not self._entries
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "TxnIndex":
+        return cls(path, read_whole(disk, path) if disk.stat(path) is not None else b"")
+
+    def __len__(self) -> int:
+        return len(self._entries) // ENTRY.size
+
+    def __getitem__(self, number: int) -> AbortedTransaction:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        _, *fields = ENTRY.unpack_from(self._entries, number * ENTRY.size)
+        return AbortedTransaction._make(fields)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return (self[number] for number in range(len(self)))
+
+    def append(self, transaction: AbortedTransaction) -> int:
+        """Takes one more; returns where in the file it belongs."""
+        position = len(self._entries)
+        self._entries += encode([transaction])
+        self.is_empty = False
+        return position
+
+    def ended_since(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Those whose marker is at an offset or behind it."""
+        first = bisect_left(self, offset, key=_marker_offset)
+        return (self[number] for number in range(first, len(self)))
+
+
+def _marker_offset(transaction: AbortedTransaction) -> int:
+    return transaction.last_offset

@@ -26,3 +26,9 @@ class Awaited(Protocol):
 
     waiters: dict[Waiter, None]
     end_waiters: dict[WaitingFollower, None]
+
+
+class Reader(Protocol):
+    """A connection to which ranges of the log were sent."""
+
+    def abort(self, why: str) -> None: ...

@@ -57,6 +57,8 @@ class Redriver:
         self._choice = choice
         self._into = into
         self._partition_counts: dict[str, int] = {}
+        self.reached = {one.partition: one.start for one in ranges}
+        """What was redriven, by partition: dead letters before these offsets."""
 
     def survey(self, tell: Tell) -> Survey:
         counts = Counts(("topic", "stage", "reason"))
@@ -82,27 +84,48 @@ class Redriver:
         )
 
     def redrive(self, targets: Sequence[str], tell: Tell) -> int:
-        """How many were written. `targets` are those of the survey."""
-        batching = Batching(
+        """How many were written. `targets` are those of the survey. Where `tell` raises
+        KeyboardInterrupt, exactly what lies before `reached` has been written."""
+        encoder = Encoder(
+            self._batching(targets),
+            topic=None,
+            partition_count=self._count_there,
+            first_partition=0,
+        )
+        written = 0
+        with BatchWriter(self._client) as writer:
+            try:
+                for wanted, letters in read_letters(self._client, self._ranges):
+                    rows = self._addressed(self._choice.of(letters))
+                    if rows.num_rows:
+                        for one in encoder.encode(rows, _now_ms()):
+                            writer.send(one.topic, one.partition, one.batch)
+                    self._pass(wanted, letters)
+                    written += _acknowledged(writer)
+                    tell(written)
+            except KeyboardInterrupt:
+                # It comes between two steps, so that nothing is left half sent.
+                writer.flush()
+                raise
+            writer.flush()
+            self.reached |= {one.partition: one.end for one in self._ranges}
+            return written + _acknowledged(writer)
+
+    def _batching(self, targets: Sequence[str]) -> Batching:
+        return Batching(
             compression=NONE,
             batch_bytes=batch_bytes_for(self._client, targets),
             request_bytes_max=REQUEST_BYTES_MAX,
             linger_ms=0,
         )
-        encoder = Encoder(
-            batching, topic=None, partition_count=self._count_there, first_partition=0
-        )
-        written = 0
-        with BatchWriter(self._client) as writer:
-            for _, letters in read_letters(self._client, self._ranges):
-                rows = self._addressed(self._choice.of(letters))
-                if rows.num_rows:
-                    for one in encoder.encode(rows, _now_ms()):
-                        writer.send(one.topic, one.partition, one.batch)
-                written += _acknowledged(writer)
-                tell(written)
-            writer.flush()
-            return written + _acknowledged(writer)
+
+    def _pass(self, wanted: Range, letters: pa.RecordBatch) -> None:
+        """Partitions are read one after the other."""
+        for one in self._ranges:
+            if one is wanted:
+                break
+            self.reached[one.partition] = one.end
+        self.reached[wanted.partition] = letters.column("offset")[-1].as_py() + 1
 
     def _addressed(self, letters: pa.RecordBatch) -> pa.RecordBatch:
         """With the columns of the sink; those that have nowhere to go are left out."""

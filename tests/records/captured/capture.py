@@ -99,7 +99,7 @@ def capture(name: str, settings: dict[str, Any]) -> None:
     )
     for record in SENT:
         producer.produce(TOPIC, partition=0, **record)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     (HERE / f"{name}.bin").write_bytes(b"".join(broker.batches))
     print(name, [len(batch) for batch in broker.batches])
 

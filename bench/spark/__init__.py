@@ -1,0 +1,1 @@
+"""What `python -m bench spark` is made of."""

@@ -1,0 +1,324 @@
+"""What Spark does with topics, timed beside the others that can do it, in turns.
+
+Cold is the first query of a session, warm the median of several after some that do not count; a
+ratio is taken within a round. What only a part of a topic was read for, a row at a time, is
+compared by its rate.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from bench.load.contest import Row, compared, in_turns, row, tell
+from bench.peers.spark_peer import SparkHome
+from bench.spark.side import Session, connector_session, our_session
+from bench.spark.topics import Topics
+
+OURS, CONNECTOR, ROWS, PARQUET = "tidelog", "kafka", "row-at-a-time", "parquet"
+SIZES = {100: "100 B", 1000: "1 KB"}
+MILLION = 1e6
+_FEW_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    rows: Mapping[int, int]
+    """By the bytes of a value."""
+    slow_rows: int
+    """For whoever reads a row at a time."""
+    rounds: int
+    cold_rounds: int
+
+
+QUICK = Effort(rows={100: 2_000_000, 1000: 400_000}, slow_rows=200_000, rounds=3, cold_rounds=1)
+FULL = Effort(rows={100: 10_000_000, 1000: 2_000_000}, slow_rows=1_000_000, rounds=5, cold_rounds=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where it all happens."""
+
+    topics: Topics
+    folder: Path
+    home: SparkHome | None
+    effort: Effort
+    filled: dict[str, int]
+    numbers: Iterator[int]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [OURS] if self.home is None else [OURS, CONNECTOR]
+
+    @contextmanager
+    def sessions(self) -> Iterator[dict[str, Session]]:
+        """New ones."""
+        with ExitStack() as stack:
+            made = {OURS: stack.enter_context(our_session(self.folder / OURS))}
+            if self.home is not None:
+                theirs = connector_session(self.home, self.folder / CONNECTOR)
+                made[CONNECTOR] = stack.enter_context(theirs)
+            yield made
+
+    def topic(self, value_bytes: int) -> str:
+        name = f"values-{value_bytes}"
+        if name not in self.filled:
+            tell(f"filling {name}")
+            self.filled[name] = self.topics.fill(name, self.effort.rows[value_bytes], value_bytes)
+        return name
+
+    def new_folder(self) -> str:
+        return str(self.folder / f"made-{next(self.numbers)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One way to do what is measured; `run` gives rows and seconds."""
+
+    name: str
+    run: Callable[[], tuple[int, float]]
+
+
+Maker = Callable[[Mapping[str, Session], str], Contender]
+
+
+def rates(contenders: Sequence[Contender], rounds: int, warm_rounds: int) -> dict[str, list[float]]:
+    def rate(one: Contender) -> float:
+        rows, seconds = one.run()
+        return rows / seconds / MILLION
+
+    return in_turns(contenders, rounds, rate, warm_rounds)
+
+
+def against_each(
+    name: str, found: Mapping[str, list[float]], wanted: Mapping[str, str]
+) -> list[Row]:
+    """Ours as a multiple of each other's."""
+    others = [other for other in found if other != OURS]
+    if not others:
+        return [compared(name, {OURS: found[OURS]}, "M rows/s")]
+    return [
+        compared(
+            f"{name}, by {other}",
+            {OURS: found[OURS], other: found[other]},
+            "M rows/s",
+            wanted.get(other, ""),
+        )
+        for other in others
+    ]
+
+
+# -- reading
+
+
+def reader(place: Place, sessions: Mapping[str, Session], kind: str, topic: str) -> Contender:
+    is_slow = kind == ROWS
+    source = place.topics.source(kind, topic, place.effort.slow_rows if is_slow else None)
+    return aggregator(sessions.get(kind, sessions[OURS]), kind, source)
+
+
+def aggregator(session: Session, name: str, source: dict[str, Any]) -> Contender:
+    return Contender(name=name, run=lambda: session.ask("aggregate", source=source))
+
+
+def file_writer(place: Place, session: Session, name: str, source: dict[str, Any]) -> Contender:
+    sink = {"format": "parquet", "mode": "overwrite", "options": {"path": place.new_folder()}}
+    rows, _ = session.ask("aggregate", source=source)
+    job = {"source": source, "sink": sink, "rows": rows, "as_records": False}
+    return Contender(name=name, run=lambda: session.ask("copy", **job))
+
+
+def cold_and_warm(
+    place: Place, cold: Maker, name: str, warm: Callable[[Mapping[str, Session]], list[Row]]
+) -> list[Row]:
+    """The first query of some new sessions; and, in the last of them, what `warm` measures."""
+    values: dict[str, list[float]] = {kind: [] for kind in place.kinds}
+    found: list[Row] = []
+    for number in range(place.effort.cold_rounds):
+        with place.sessions() as sessions:
+            both = [cold(sessions, kind) for kind in place.kinds]
+            for kind, taken in rates(both[:: 1 - 2 * (number % 2)], 1, 0).items():
+                values[kind] += taken
+            if number == place.effort.cold_rounds - 1:
+                found = warm(sessions)
+    return against_each(f"{name}, cold", values, {CONNECTOR: ">= 1"}) + found
+
+
+def aggregation(place: Place) -> list[Row]:
+    topic = place.topic(100)
+
+    def warm(sessions: Mapping[str, Session]) -> list[Row]:
+        return [
+            found
+            for value_bytes in SIZES
+            for found in warm_aggregation(place, sessions, value_bytes)
+        ]
+
+    name = "read 100 B into an aggregation"
+    return cold_and_warm(
+        place, lambda sessions, kind: reader(place, sessions, kind, topic), name, warm
+    )
+
+
+def warm_aggregation(place: Place, sessions: Mapping[str, Session], value_bytes: int) -> list[Row]:
+    topic = place.topic(value_bytes)
+    files = as_files(place, sessions[OURS], topic)
+    all_of_them = [reader(place, sessions, kind, topic) for kind in [*place.kinds, ROWS]]
+    all_of_them.append(aggregator(sessions[OURS], PARQUET, files))
+    name = f"read {SIZES[value_bytes]} into an aggregation, warm"
+    found = rates(all_of_them, place.effort.rounds, 2)
+    return against_each(name, found, {CONNECTOR: ">= 2", ROWS: ">= 10"})
+
+
+def as_files(place: Place, session: Session, topic: str) -> dict[str, Any]:
+    """The same data as Parquet."""
+    files = {"format": "parquet", "options": {"path": place.new_folder()}}
+    source = place.topics.source(OURS, topic)
+    job = {"sink": {**files, "mode": "overwrite"}, "rows": 0, "as_records": False}
+    session.ask("copy", source=source, **job)
+    return files
+
+
+def into_files(place: Place) -> list[Row]:
+    found: list[Row] = []
+    with place.sessions() as sessions:
+        for value_bytes in SIZES:
+            topic = place.topic(value_bytes)
+            files = as_files(place, sessions[OURS], topic)
+            slow = place.topics.source(ROWS, topic, place.effort.slow_rows)
+            sources = {kind: place.topics.source(kind, topic) for kind in place.kinds}
+            writers = [
+                file_writer(place, sessions.get(kind, sessions[OURS]), kind, source)
+                for kind, source in {**sources, ROWS: slow, PARQUET: files}.items()
+            ]
+            name = f"read {SIZES[value_bytes]} into Parquet, warm"
+            found += against_each(name, rates(writers, place.effort.rounds, 1), {})
+    return found
+
+
+# -- writing
+
+
+def writer(place: Place, session: Session, kind: str, value_bytes: int) -> Contender:
+    rows = place.effort.rows[value_bytes]
+
+    def run() -> tuple[int, float]:
+        with place.topics.new(rows) as topic:
+            sink = place.topics.sink(kind, topic)
+            return session.ask("write", rows=rows, value_bytes=value_bytes, sink=sink)
+
+    return Contender(name=kind, run=run)
+
+
+def copier(place: Place, session: Session, kind: str, value_bytes: int) -> Contender:
+    name = place.topic(value_bytes)
+    source = place.topics.source(kind, name)
+
+    def run() -> tuple[int, float]:
+        with place.topics.new(place.filled[name]) as topic:
+            sink = place.topics.sink(kind, topic)
+            job = {"source": source, "sink": sink, "rows": place.filled[name], "as_records": True}
+            return session.ask("copy", **job)
+
+    return Contender(name=kind, run=run)
+
+
+def writing(place: Place) -> list[Row]:
+    def cold(sessions: Mapping[str, Session], kind: str) -> Contender:
+        return writer(place, sessions[kind], kind, 100)
+
+    return cold_and_warm(
+        place, cold, "write 100 B", lambda sessions: in_sizes(place, sessions, "write", writer)
+    )
+
+
+def copying(place: Place) -> list[Row]:
+    with place.sessions() as sessions:
+        return in_sizes(place, sessions, "topic to topic,", copier)
+
+
+def in_sizes(
+    place: Place,
+    sessions: Mapping[str, Session],
+    name: str,
+    make: Callable[[Place, Session, str, int], Contender],
+) -> list[Row]:
+    found: list[Row] = []
+    for value_bytes in SIZES:
+        both = [make(place, sessions[kind], kind, value_bytes) for kind in place.kinds]
+        what = f"{name} {SIZES[value_bytes]}, warm"
+        found += against_each(what, rates(both, place.effort.rounds, 2), {CONNECTOR: ">= 1.4"})
+    return found
+
+
+# -- streams
+
+
+def streamer(place: Place, session: Session, kind: str) -> Contender:
+    name = "few"
+    if name not in place.filled:
+        place.filled[name] = place.topics.fill(name, _FEW_ROWS, 100)
+    source = place.topics.source(kind, name)
+
+    def run() -> tuple[int, float]:
+        return session.ask("first_batch", source=source, checkpoint=place.new_folder())
+
+    return Contender(name=kind, run=run)
+
+
+def first_batch(place: Place) -> list[Row]:
+    """Seconds, and how much later ours is."""
+    fresh: dict[str, list[float]] = {kind: [] for kind in place.kinds}
+    warm: dict[str, list[float]] = {kind: [] for kind in place.kinds}
+    for number in range(place.effort.cold_rounds):
+        with place.sessions() as sessions:
+            both = [streamer(place, sessions[kind], kind) for kind in place.kinds]
+            for one in both[:: 1 - 2 * (number % 2)]:
+                fresh[one.name].append(one.run()[1])
+            for kind, values in in_turns(
+                both, place.effort.rounds, lambda one: one.run()[1]
+            ).items():
+                warm[kind] += values
+    found = [
+        compared("first micro-batch in a fresh session", fresh, "s"),
+        compared("first micro-batch in a warm session", warm, "s", "<= 1" if place.home else ""),
+    ]
+    if place.home is not None:
+        later = max(one - other for one, other in zip(*fresh.values(), strict=True))
+        what = "first micro-batch in a fresh session: how much later than the connector's"
+        found.append(row(what, later, "s", "<= 2"))
+    return found
+
+
+# -- memory
+
+
+def worker_memory(place: Place) -> list[Row]:
+    """Of the largest Python worker, after a small range and after a large one."""
+    topic = place.topic(1000)
+    rows = place.effort.rows[1000]
+    with our_session(place.folder / OURS) as session:
+        small = rows // 10
+        session.ask("aggregate", source=place.topics.source(OURS, topic, small))
+        little = session.worker_mb_max()
+        session.ask("aggregate", source=place.topics.source(OURS, topic))
+        much = session.worker_mb_max()
+    what = "peak memory of a Python worker that reads 1 KB"
+    with our_session(place.folder / OURS) as session:
+        writer(place, session, OURS, 1000).run()
+        writes = session.worker_mb_max()
+    return [
+        row(
+            f"{what}: {rows} records, against {small}",
+            much / little,
+            f"x ({much:.0f} MB)",
+            "<= 1.1",
+        ),
+        row(f"peak memory of a Python worker that writes {rows} of 1 KB", writes, "MB"),
+    ]
+
+
+def new_place(topics: Topics, folder: Path, home: SparkHome | None, effort: Effort) -> Place:
+    return Place(topics=topics, folder=folder, home=home, effort=effort, filled={}, numbers=count())

@@ -1,0 +1,92 @@
+"""What reading and writing topics with Spark costs, beside Spark's own Kafka connector.
+
+`python -m bench spark [--quick] [--only NAME,...]` measures rows a second into an aggregation, into
+Parquet files and into another topic, with all seven columns and checked CRCs; how soon a stream has
+its first batch; and what a Python worker takes. Beside ours run the connector on the same topic,
+where Maven is at hand; the same data as Parquet; and a Python source that yields a row at a time.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.load.brokers import Tidelog
+from bench.load.contest import Row, tell
+from bench.peers.spark_peer import SparkHome
+from bench.spark.scenarios import (
+    FULL,
+    QUICK,
+    Place,
+    aggregation,
+    copying,
+    first_batch,
+    into_files,
+    new_place,
+    worker_memory,
+    writing,
+)
+from bench.spark.topics import Topics
+
+FOLDER = (Path(".bench") / f"spark-{os.getpid()}").absolute()
+SCENARIOS: dict[str, Callable[[Place], list[Row]]] = {
+    "first-batch": first_batch,
+    "aggregation": aggregation,
+    "parquet": into_files,
+    "writing": writing,
+    "copying": copying,
+    "memory": worker_memory,
+}
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench spark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rows and rounds: 5 minutes")
+    parser.add_argument("--only", default=",".join(SCENARIOS), help="of: %(default)s")
+    parser.add_argument("--alone", action="store_true", help="without the connector")
+    options = parser.parse_args(arguments)
+    options.only = options.only.split(",")
+    if unknown := sorted(set(options.only) - set(SCENARIOS)):
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    return options
+
+
+def taken(place: Place, names: Sequence[str]) -> list[Row]:
+    """What one scenario cannot measure does not keep the others from it."""
+    found: list[Row] = []
+    for name in names:
+        try:
+            new = SCENARIOS[name](place)
+        except RuntimeError as error:
+            print(f"not measured: {name}: {error}", file=sys.stderr)
+            continue
+        found += new
+        for row in new:
+            tell(f"{row['name']}: {row['value']:.3g} {row['unit']} {row['target']}")
+    return found
+
+
+def run(arguments: Sequence[str] = ()) -> list[Row]:
+    options = parse(arguments)
+    if shutil.which("java") is None:
+        print("Spark was not measured: there is no `java` here", file=sys.stderr)
+        return []
+    home = None if options.alone else SparkHome.find()
+    # Whoever is told to end must take the broker and Spark with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    broker = Tidelog(FOLDER / "broker")
+    try:
+        broker.start()
+        topics = Topics(broker)
+        effort = QUICK if options.quick else FULL
+        place = new_place(topics, FOLDER, home, effort)
+        return taken(place, options.only)
+    except RuntimeError as error:
+        print(f"Spark was not measured: {error}", file=sys.stderr)
+        return []
+    finally:
+        broker.stop()
+        shutil.rmtree(FOLDER, ignore_errors=True)

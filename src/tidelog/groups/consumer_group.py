@@ -1,0 +1,223 @@
+"""A group whose members the broker tells what to read: the newer protocol.
+
+The group has an epoch, which rises whenever members, their subscriptions or the topics change. An
+assignment is computed for it, the target; its epoch is the group's once that is done. Then each
+member is brought there, one heartbeat after the other, at its own pace (`reconciliation`).
+
+    members?  no --> Empty
+    target of an older epoch than the group's --> Assigning
+    a member that is not there yet --> Reconciling
+    otherwise --> Stable
+
+All that is here comes from the journal, through the `put` and `drop` methods, and so is the same
+on whichever broker looks after the group.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.journal import Entry
+from tidelog.groups import consumer_records as records
+from tidelog.groups.assignors import Assignment
+from tidelog.groups.consumer_member import LEAVING, Held, Member
+from tidelog.groups.consumer_records import PatternValue
+from tidelog.groups.errors import unknown_member
+from tidelog.groups.group import CheckOne
+from tidelog.groups.records import OffsetValue
+from tidelog.groups.requests import Commit, Identity, Manner
+from tidelog.groups.subscriptions import CONSUMER
+
+NO_TARGET: Final[Assignment] = {}
+_KNOWS_EPOCHS_FROM: Final = 9
+"""The version of OffsetCommit from which on clients know of epochs of members."""
+
+
+class ConsumerGroup:
+    kind: Final = "consumer"
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.protocol_type: str | None = CONSUMER
+        self.epoch = 0
+        self.topics_hash = 0
+        """Of the topics, and their partitions, that the epoch stands for."""
+        self.target_epoch = 0
+        self.members: dict[str, Member] = {}
+        self.member_ids: dict[str, str] = {}
+        """Of static members, by instance id."""
+        self.targets: dict[str, Assignment] = {}
+        self.patterns: dict[str, PatternValue] = {}
+        """The topics that each regular expression stands for."""
+        self.is_stale = True
+        """Whether topics may have changed since the hash was made. Not kept in the journal."""
+        self._holders: dict[bytes, dict[int, str]] = {}
+        self._subscribers: dict[str, int] = {}
+        """How many members name a topic."""
+
+    # -- what it looks like
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        target_epoch = self.target_epoch
+        is_stable = all(m.is_reconciled_to(target_epoch) for m in self.members.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def holder_of(self, topic_id: bytes, partition: int) -> str | None:
+        """The member that has a partition, or has not said yet that it gave it up."""
+        return self._holders.get(topic_id, {}).get(partition)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if topic in self._subscribers:
+            return True
+        return any(topic in value.topics for value in self.patterns.values())
+
+    def find(self, member_id: str) -> Member:
+        member = self.members.get(member_id)
+        if member is None:
+            raise unknown_member(f"{self.group_id}: no member {member_id!r}")
+        return member
+
+    def find_static(self, member_id: str, instance_id: str) -> Member:
+        """The member of that instance, if it is still this one."""
+        known = self.member_ids.get(instance_id)
+        if known is None:
+            raise unknown_member(f"{self.group_id}: no static member {instance_id!r}")
+        if known != member_id:
+            raise KafkaError(
+                ErrorCode.fenced_instance_id,
+                f"{self.group_id}: {known} took the place of {member_id} as {instance_id!r}",
+            )
+        return self.members[known]
+
+    # -- what may be done
+
+    def check_commit(self, who: Identity, manner: Manner) -> CheckOne | None:
+        """A commit of an earlier epoch is good for what the member has had all the time since: no
+        other member can have committed to that meanwhile (V15)."""
+        if who.generation < 0 and not self.members:
+            return None
+        member = self.find(who.member_id)
+        is_classic = member.classic is not None
+        if not manner.is_transactional and not is_classic and manner.version < _KNOWS_EPOCHS_FROM:
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                f"members of {self.group_id} commit in version {_KNOWS_EPOCHS_FROM} or later",
+            )
+        if who.generation == member.epoch:
+            return None
+        if who.generation > member.epoch:
+            raise _of_another_epoch(member, who.generation)
+        return lambda commit: _check_late_commit(member, who.generation, commit)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Whoever does not say who it is may see them."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.find(member_id or "")
+        if member_epoch != member.epoch:
+            raise _of_another_epoch(member, member_epoch)
+
+    def check_offset_delete(self) -> None:
+        """Those of topics nobody reads can be deleted at any time."""
+
+    def check_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.non_empty_group, f"{self.group_id} has members")
+
+    def expires_from(self, value: OffsetValue) -> int | None:
+        return value.commit_time_ms
+
+    def tombstones(self) -> list[Entry]:
+        """Those of a member stand in the order in which Kafka wants to read them."""
+        group_id = self.group_id
+        members = list(dict.fromkeys([*self.members, *self.targets]))
+        return [
+            *(records.tombstone(records.CURRENT, group_id, found) for found in members),
+            *(records.tombstone(records.TARGET, group_id, found) for found in members),
+            records.tombstone(records.TARGET_EPOCH, group_id),
+            *(records.tombstone(records.MEMBER, group_id, found) for found in members),
+            *(records.tombstone(records.PATTERN, group_id, found) for found in self.patterns),
+            records.tombstone(records.GROUP_EPOCH, group_id),
+        ]
+
+    # -- what the journal says
+
+    def put_member(self, member: Member) -> None:
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._forget(before)
+        self.members[member.member_id] = member
+        for topic in member.topics:
+            self._subscribers[topic] = self._subscribers.get(topic, 0) + 1
+        self._take(member.member_id, member.held)
+        self._take(member.member_id, member.revoking)
+        if member.instance_id is not None:
+            self.member_ids[member.instance_id] = member.member_id
+
+    def drop_member(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._forget(member)
+            if self.member_ids.get(member.instance_id or "") == member_id:
+                del self.member_ids[member.instance_id or ""]
+
+    def drop_partitions(self, member_id: str) -> None:
+        """A member has nothing any more; it is about to be no member."""
+        member = self.members.get(member_id)
+        if member is not None:
+            left = replace(member, epoch=LEAVING, previous_epoch=LEAVING, held={}, revoking={})
+            self.put_member(left)
+
+    def _forget(self, member: Member) -> None:
+        for topic in member.topics:
+            self._subscribers[topic] -= 1
+            if not self._subscribers[topic]:
+                del self._subscribers[topic]
+        self._release(member.member_id, member.held)
+        self._release(member.member_id, member.revoking)
+
+    def _take(self, member_id: str, held: Held) -> None:
+        for topic_id, partitions in held.items():
+            holders = self._holders.setdefault(topic_id, {})
+            for partition in partitions:
+                holders[partition] = member_id
+
+    def _release(self, member_id: str, held: Held) -> None:
+        for topic_id, partitions in held.items():
+            holders = self._holders.get(topic_id, {})
+            for partition in partitions:
+                if holders.get(partition) == member_id:
+                    del holders[partition]
+            if not holders:
+                self._holders.pop(topic_id, None)
+
+
+def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Entry]:
+    """What says that members are no more."""
+    kinds = (records.CURRENT, records.TARGET, records.MEMBER)
+    return [
+        records.tombstone(kind, group_id, member_id) for member_id in member_ids for kind in kinds
+    ]
+
+
+def _check_late_commit(member: Member, epoch: int, commit: Commit) -> None:
+    got_at = member.got_at(commit.topic_id, commit.partition)
+    if got_at is None or epoch < got_at:
+        raise _of_another_epoch(member, epoch)
+
+
+def _of_another_epoch(member: Member, epoch: int) -> KafkaError:
+    """Members that speak the classic protocol know epochs as generations."""
+    is_classic = member.classic is not None
+    code = ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch
+    return KafkaError(code, f"{member.member_id}: epoch {epoch}, it is {member.epoch} now")

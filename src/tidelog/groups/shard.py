@@ -1,0 +1,158 @@
+"""All groups that belong to one partition of `__consumer_offsets`, of both protocols, and their
+offsets: a coordinator's shard.
+
+Requests come as plain values and are answered through callbacks. What is kept is written to the
+journal and replayed from there; what a classic group goes through between two generations is not
+kept, its members begin anew if the coordinator changes. Whoever only looks answers through
+`settle`, so that nothing is told that could still be lost.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.journal import Committed, Entry, Journal, Origin
+from tidelog.groups.classic_group import ClassicGroup
+from tidelog.groups.classic_groups import ClassicGroups
+from tidelog.groups.committing import Committing
+from tidelog.groups.errors import no_such_group, told
+from tidelog.groups.group import Group
+from tidelog.groups.journaled import Journaled
+from tidelog.groups.offsets import Offsets, tombstone
+from tidelog.groups.records import (
+    GROUP_KIND,
+    OFFSET_KINDS,
+    read_group_key,
+    read_group_value,
+    read_offset_key,
+    read_offset_value,
+)
+from tidelog.groups.requests import (
+    NO_MEMBER_ID,
+    AnswerCodes,
+    AnswerJoin,
+    AnswerSync,
+    Identity,
+    Join,
+    Joined,
+    Leaving,
+    Sync,
+    Synced,
+)
+from tidelog.groups.surroundings import GroupSurroundings
+from tidelog.groups.sweeping import Sweeping
+from tidelog.records.fields import version_of
+
+
+class GroupShard:
+    def __init__(self, journal: Journal, surroundings: GroupSurroundings) -> None:
+        self.surroundings = surroundings
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.journaled = Journaled(journal, self.replay)
+        self.classic = ClassicGroups(surroundings, self.journaled.keep)
+        self.committing = Committing(
+            surroundings, self.groups, self.offsets, self.classic, self.journaled
+        )
+        self._sweeping = Sweeping(
+            surroundings, self.groups, self.offsets, self.journaled, self.committing.topic_ids
+        )
+
+    # -- the journal
+
+    def replay(self, entry: Entry, origin: Origin) -> None:
+        kind = version_of(entry.key)
+        if kind in OFFSET_KINDS:
+            value = None if entry.value is None else read_offset_value(entry.value)
+            self.committing.replay(read_offset_key(entry.key), value, origin)
+        elif kind == GROUP_KIND:
+            self._replay_group(read_group_key(entry.key), entry.value)
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        if value is not None:
+            self.groups[group_id] = self.classic.loaded(group_id, read_group_value(value))
+            return
+        group = self.groups.pop(group_id, None)
+        if isinstance(group, ClassicGroup):
+            self.classic.close(group, ErrorCode.rebalance_in_progress)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """A producer has one transaction at a time, so its epoch tells nothing new."""
+        del producer_epoch
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def start(self) -> None:
+        for group in list(self.groups.values()):
+            if isinstance(group, ClassicGroup):
+                self.classic.watch(group)
+        self._sweeping.start()
+
+    def stop(self) -> None:
+        self._sweeping.stop()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                self.classic.close(group, ErrorCode.not_coordinator)
+
+    def topics_changed(self) -> None:
+        self._sweeping.topics_changed()
+
+    def settle(self, committed: Committed) -> None:
+        """Calls back once all that is known here is committed."""
+        self.journaled.journal.settle(committed)
+
+    # -- members
+
+    def join(self, join: Join, answer: AnswerJoin) -> None:
+        group = self.groups.get(join.group_id)
+        if group is None:
+            if join.member_id != NO_MEMBER_ID:
+                code = ErrorCode.unknown_member_id
+                answer(Joined(code=code, member_id=join.member_id))
+                return
+            group = self.groups[join.group_id] = self.classic.new(join.group_id)
+        assert isinstance(group, ClassicGroup)
+        self.classic.join(group, join, answer)
+
+    def sync(self, sync: Sync, answer: AnswerSync) -> None:
+        group = self.groups.get(sync.who.group_id)
+        if group is None or group.is_empty:
+            answer(Synced(code=ErrorCode.unknown_member_id))
+            return
+        assert isinstance(group, ClassicGroup)
+        self.classic.sync(group, sync, answer)
+
+    def heartbeat(self, who: Identity, answer: Callable[[ErrorCode], None]) -> None:
+        group = self.groups.get(who.group_id)
+        if group is None:
+            answer(ErrorCode.unknown_member_id)
+            return
+        assert isinstance(group, ClassicGroup)
+        answer(self.classic.heartbeat(group, who))
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving], answer: AnswerCodes) -> None:
+        group = self.groups.get(group_id)
+        if group is None:
+            answer([ErrorCode.unknown_member_id] * len(leaving))
+            return
+        assert isinstance(group, ClassicGroup)
+        answer(self.classic.leave(group, leaving))
+
+    # -- groups
+
+    def find_classic(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise no_such_group(group_id)
+        return group
+
+    def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
+        """Forgets a group without members, and its offsets. Raises if it cannot be."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise no_such_group(group_id)
+        group.check_delete()
+        entries = [tombstone(key) for key in self.offsets.keys_of_group(group_id)]
+
+        def committed(error: KafkaError | None) -> None:
+            answer(told(error))
+
+        self.journaled.write_in_parts(entries + group.tombstones(), committed)

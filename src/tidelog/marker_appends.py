@@ -1,0 +1,64 @@
+"""Ending a transaction in one partition that is led here: its marker, appended in its turn.
+
+What a producer has sent before comes before the marker, also if it is still being written beside
+the loop. A batch whose transaction is being verified is refused once the marker is here: the
+transaction it was to belong to is over (X30).
+"""
+
+from functools import partial
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.settings.kinds import LONG_MAX
+from tidelog.partition import Partition
+from tidelog.records.control import EndTransaction, encode_end_transaction
+from tidelog.serving.acks import Committed
+from tidelog.slow_appends import Own
+
+EPOCH_RAISED_FROM = 2
+"""The version of transactions from which each ends with a higher epoch than it had."""
+
+
+def append_marker(
+    partition: Partition,
+    marker: EndTransaction,
+    transaction_version: int,
+    now_ms: int,
+    done: Committed,
+) -> None:
+    """Tells `done` when the marker is committed, or why that will not be."""
+    partition.guards.pop(marker.producer_id, None)
+    batch = encode_end_transaction(marker, timestamp=now_ms)
+    append = partial(_append, partition, marker, transaction_version, batch)
+    if partition.is_busy or partition.log.settings.flush_messages < LONG_MAX:
+        partition.append_slowly(Own(append, len(batch)), partial(_wait, partition, done))
+        return
+    try:
+        offset = append()
+    except KafkaError as error:
+        done(error)
+        return
+    partition.appended(len(batch))
+    _wait(partition, done, offset)
+
+
+def _append(
+    partition: Partition, marker: EndTransaction, transaction_version: int, batch: bytearray
+) -> int:
+    """From version 2 on an epoch that the log has says that the marker was here: one that comes
+    twice must not end what has begun since."""
+    log = partition.log
+    is_repeated = log.producers.epoch_of(marker.producer_id) == marker.producer_epoch
+    if transaction_version >= EPOCH_RAISED_FROM and is_repeated:
+        return log.log_end_offset
+    return log.append_own(batch, partition.leader_epoch)
+
+
+def _wait(partition: Partition, done: Committed, offset: int | KafkaError) -> None:
+    if isinstance(offset, KafkaError):
+        done(offset)
+    elif not partition.is_led:
+        done(partition.not_led())
+    elif partition.high_watermark >= partition.log.log_end_offset:
+        done(None)
+    else:
+        partition.acks.wait(partition.log.log_end_offset, done)

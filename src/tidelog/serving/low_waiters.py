@@ -1,0 +1,22 @@
+"""Those who wait until all replicas that live begin at an offset or later (S5)."""
+
+from collections.abc import Callable
+
+
+class LowWaiters:
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(self, offset: int, then: Callable[[], None]) -> None:
+        self._waiting.append((offset, then))
+
+    def reached(self, low_watermark: int) -> None:
+        reached = [then for offset, then in self._waiting if offset <= low_watermark]
+        self._waiting = [entry for entry in self._waiting if entry[0] > low_watermark]
+        for then in reached:
+            then()
