@@ -84,9 +84,12 @@ class Contender:
 Maker = Callable[[Mapping[str, Session], str], Contender]
 
 
-def rates(contenders: Sequence[Contender], rounds: int, warm_rounds: int) -> dict[str, list[float]]:
+def rates(
+    name: str, contenders: Sequence[Contender], rounds: int, warm_rounds: int
+) -> dict[str, list[float]]:
     def rate(one: Contender) -> float:
         rows, seconds = one.run()
+        tell(f"{name}: {one.name} {rows / seconds / MILLION:.2f} M rows/s")
         return rows / seconds / MILLION
 
     return in_turns(contenders, rounds, rate, warm_rounds)
@@ -139,7 +142,7 @@ def cold_and_warm(
     for number in range(place.effort.cold_rounds):
         with place.sessions() as sessions:
             both = [cold(sessions, kind) for kind in place.kinds]
-            for kind, taken in rates(both[:: 1 - 2 * (number % 2)], 1, 0).items():
+            for kind, taken in rates(name, both[:: 1 - 2 * (number % 2)], 1, 0).items():
                 values[kind] += taken
             if number == place.effort.cold_rounds - 1:
                 found = warm(sessions)
@@ -168,7 +171,7 @@ def warm_aggregation(place: Place, sessions: Mapping[str, Session], value_bytes:
     all_of_them = [reader(place, sessions, kind, topic) for kind in [*place.kinds, ROWS]]
     all_of_them.append(aggregator(sessions[OURS], PARQUET, files))
     name = f"read {SIZES[value_bytes]} into an aggregation, warm"
-    found = rates(all_of_them, place.effort.rounds, 2)
+    found = rates(name, all_of_them, place.effort.rounds, 2)
     return against_each(name, found, {CONNECTOR: ">= 2", ROWS: ">= 10"})
 
 
@@ -194,7 +197,7 @@ def into_files(place: Place) -> list[Row]:
                 for kind, source in {**sources, ROWS: slow, PARQUET: files}.items()
             ]
             name = f"read {SIZES[value_bytes]} into Parquet, warm"
-            found += against_each(name, rates(writers, place.effort.rounds, 1), {})
+            found += against_each(name, rates(name, writers, place.effort.rounds, 1), {})
     return found
 
 
@@ -249,7 +252,9 @@ def in_sizes(
     for value_bytes in SIZES:
         both = [make(place, sessions[kind], kind, value_bytes) for kind in place.kinds]
         what = f"{name} {SIZES[value_bytes]}, warm"
-        found += against_each(what, rates(both, place.effort.rounds, 2), {CONNECTOR: ">= 1.4"})
+        found += against_each(
+            what, rates(what, both, place.effort.rounds, 2), {CONNECTOR: ">= 1.4"}
+        )
     return found
 
 

@@ -29,7 +29,6 @@ from tidelog.base.ports import (
 )
 from tidelog.base.settings import Settings
 from tidelog.cluster.effective import effective_log_settings
-from tidelog.cluster.image import BrokerInfo
 from tidelog.cluster.isr_writes import IsrWriter
 from tidelog.cluster.metadata import Metadata
 from tidelog.cluster.requests import Change
@@ -40,6 +39,7 @@ from tidelog.fetchers import Fetchers
 from tidelog.handlers.api import Api
 from tidelog.handlers.doors import Doors
 from tidelog.handlers.table import APIS
+from tidelog.handlers.transaction_calls import TransactionCalls
 from tidelog.healing import Healing
 from tidelog.hosting import Hosting
 from tidelog.housekeeping import Housekeeping
@@ -57,6 +57,7 @@ from tidelog.serving.counters import Counters
 from tidelog.serving.fetch_sessions import FetchSessions
 from tidelog.slices import Slices
 from tidelog.slow_appends import SlowAppends
+from tidelog.verification import Verification
 from tidelog.wire.frames import ReceiveBuffers
 
 STOP_MS_MAX: Final = 10_000
@@ -154,7 +155,11 @@ class Broker:
             image=lambda: self.metadata.image,
             settings=lambda: self.settings,
         )
-        self.coordinators = Coordinators(place, world.entropy)
+        self._calls = TransactionCalls(self)
+        self.verification = Verification(world.loop, world.clock, self._calls)
+        self.coordinators = Coordinators(
+            place, world.entropy, self._calls.deliver, lambda d: self.metadata.next_producer_id(d)
+        )
         self.partitions.on_led = self.coordinators.led_changed
         memory_bytes = settings.whole("log.cleaner.dedupe.buffer.size")
         self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
@@ -215,7 +220,9 @@ class Broker:
                 peers=_PeersOf(self),
                 host=self.hosting,
             )
-            self._metadata = Metadata(around, self._static, self._broker_info())
+            self._metadata = Metadata(
+                around, self._static, self._listening.broker_info(self._identity)
+            )
         except (BadValue, KafkaError, OSError) as error:
             done(error)
             return
@@ -238,13 +245,16 @@ class Broker:
             buffers=self.buffers,
             client_id=f"broker-{self.broker_id}",
         )
-        self._peers = BrokerPeers(
+        make_peers = partial(
+            BrokerPeers,
             wiring,
             self.broker_id,
             self._address_of,
             self.metadata.handle,
             self._static.whole("controller.socket.timeout.ms"),
         )
+        self._peers = make_peers()
+        self._calls.connect(make_peers)
         self._fetchers = Fetchers(
             wiring,
             self._address_of,
@@ -255,21 +265,6 @@ class Broker:
         )
         self.hosting.connect(self.broker_id, self._epoch_of, self._log_settings, self._fetchers)
         self.in_sync.start(IsrWriter(self._coordination), self.metadata.isr_changed)
-
-    def _broker_id_of(self, identity: Mapping[str, str]) -> int:
-        broker_id = self._static.whole("broker.id")
-        return (
-            int(identity["broker.id"]) if broker_id < 0 and "broker.id" in identity else broker_id
-        )
-
-    def _broker_info(self) -> BrokerInfo:
-        rack = self._static["broker.rack"]
-        return BrokerInfo(
-            broker_id=self._broker_id_of(self._identity),
-            endpoints=self._listening.advertised(),
-            protocols=self._listening.protocols(),
-            rack=None if rack is None else str(rack),
-        )
 
     def _address_of(self, broker_id: int) -> Address | None:
         """A controller knows of a broker before the others are told of it."""
@@ -393,6 +388,7 @@ class Broker:
             assert isinstance(log_dir, LogDir)
             log_dir.high_watermarks[partition.name] = partition.high_watermark
         self.logs.close()
+        self._calls.close()
         if self._peers is not None:
             self._peers.close()
         if self._metadata is not None:

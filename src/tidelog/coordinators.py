@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ids import CONSUMER_OFFSETS
+from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.base.journal import Journal, Shard
 from tidelog.base.ports import Clock, Entropy, Loop
 from tidelog.base.settings import Settings
@@ -21,8 +21,11 @@ from tidelog.cluster.image import Image
 from tidelog.groups.shard import GroupShard
 from tidelog.groups.surroundings import GroupSurroundings
 from tidelog.journaling import PartitionJournal, loading
+from tidelog.marker_sending import Delivery, MarkerSender
 from tidelog.partition import Partition
 from tidelog.slices import Sliced, Slices
+from tidelog.transactions.shard import TransactionShard
+from tidelog.transactions.surroundings import TransactionSurroundings
 
 _log = logging.getLogger("tidelog.coordinators")
 
@@ -159,7 +162,13 @@ class Coordinator(Generic[S]):
 class Coordinators:
     """Both of them."""
 
-    def __init__(self, place: Place, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        place: Place,
+        entropy: Entropy,
+        deliver: Delivery,
+        next_producer_id: Callable[[Callable[[int | KafkaError], None]], None],
+    ) -> None:
         surroundings = GroupSurroundings(
             clock=place.clock,
             loop=place.loop,
@@ -170,17 +179,31 @@ class Coordinators:
         self.groups: Coordinator[GroupShard] = Coordinator(
             CONSUMER_OFFSETS, lambda journal: GroupShard(journal, surroundings), place
         )
+        around = TransactionSurroundings(
+            clock=place.clock,
+            loop=place.loop,
+            settings=place.settings,
+            markers=MarkerSender(place.loop, place.clock, place.image, deliver),
+            next_producer_id=next_producer_id,
+        )
+        self.transactions: Coordinator[TransactionShard] = Coordinator(
+            TRANSACTION_STATE, lambda journal: TransactionShard(journal, around), place
+        )
 
     def led_changed(self, partition: Partition) -> None:
         """A partition begins to be led here, or no longer is."""
         if partition.topic == CONSUMER_OFFSETS:
             self.groups.led_changed(partition)
+        elif partition.topic == TRANSACTION_STATE:
+            self.transactions.led_changed(partition)
 
     def topics_changed(self) -> None:
         self.groups.topics_changed()
+        self.transactions.topics_changed()
 
     def stop(self) -> None:
         self.groups.stop()
+        self.transactions.stop()
 
 
 def _commit_timeout_ms(place: Place) -> int:

@@ -6,7 +6,7 @@ committed, so it is not served where clients come in. `inter.broker.listener.nam
 unset, there is one on a free port of the first listener's host, known to the other brokers alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.base.errors import BadValue
@@ -14,6 +14,7 @@ from tidelog.base.ports import Connection, Network, Receiver
 from tidelog.base.ports import Listener as Taken
 from tidelog.base.settings import Settings, read_listeners, read_protocol_map
 from tidelog.base.settings.listeners import Listener
+from tidelog.cluster.image import BrokerInfo
 
 REPLICATION: Final = "REPLICATION"
 
@@ -73,6 +74,18 @@ class Listening:
         known = read_protocol_map(self._settings.text("listener.security.protocol.map"))
         own = {} if self.inter_broker is None else {self.inter_broker: "PLAINTEXT"}
         return own | known
+
+    def broker_info(self, identity: Mapping[str, str]) -> BrokerInfo:
+        """What the others are to know of this broker, which may have got its number earlier."""
+        rack, broker_id = self._settings["broker.rack"], self._settings.whole("broker.id")
+        if broker_id < 0 and "broker.id" in identity:
+            broker_id = int(identity["broker.id"])
+        return BrokerInfo(
+            broker_id=broker_id,
+            endpoints=self.advertised(),
+            protocols=self.protocols(),
+            rack=None if rack is None else str(rack),
+        )
 
     def close(self) -> None:
         for _, taken in self._taken:

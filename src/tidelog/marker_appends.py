@@ -5,7 +5,10 @@ the loop. A batch whose transaction is being verified is refused once the marker
 transaction it was to belong to is over (X30).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.settings.kinds import LONG_MAX
@@ -14,21 +17,23 @@ from tidelog.records.control import EndTransaction, encode_end_transaction
 from tidelog.serving.acks import Committed
 from tidelog.slow_appends import Own
 
-EPOCH_RAISED_FROM = 2
+EPOCH_RAISED_FROM: Final = 2
 """The version of transactions from which each ends with a higher epoch than it had."""
 
 
-def append_marker(
-    partition: Partition,
-    marker: EndTransaction,
-    transaction_version: int,
-    now_ms: int,
-    done: Committed,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    end: EndTransaction
+    transaction_version: int
+    on_append: Callable[[], None]
+    """Told when it is in the log, if it was not there before."""
+
+
+def append_marker(partition: Partition, marker: Marker, now_ms: int, done: Committed) -> None:
     """Tells `done` when the marker is committed, or why that will not be."""
-    partition.guards.pop(marker.producer_id, None)
-    batch = encode_end_transaction(marker, timestamp=now_ms)
-    append = partial(_append, partition, marker, transaction_version, batch)
+    partition.guards.pop(marker.end.producer_id, None)
+    batch = encode_end_transaction(marker.end, timestamp=now_ms)
+    append = partial(_append, partition, marker, batch)
     if partition.is_busy or partition.log.settings.flush_messages < LONG_MAX:
         partition.append_slowly(Own(append, len(batch)), partial(_wait, partition, done))
         return
@@ -41,16 +46,16 @@ def append_marker(
     _wait(partition, done, offset)
 
 
-def _append(
-    partition: Partition, marker: EndTransaction, transaction_version: int, batch: bytearray
-) -> int:
+def _append(partition: Partition, marker: Marker, batch: bytearray) -> int:
     """From version 2 on an epoch that the log has says that the marker was here: one that comes
     twice must not end what has begun since."""
-    log = partition.log
-    is_repeated = log.producers.epoch_of(marker.producer_id) == marker.producer_epoch
-    if transaction_version >= EPOCH_RAISED_FROM and is_repeated:
+    log, end = partition.log, marker.end
+    is_known = log.producers.epoch_of(end.producer_id) == end.producer_epoch
+    if marker.transaction_version >= EPOCH_RAISED_FROM and is_known:
         return log.log_end_offset
-    return log.append_own(batch, partition.leader_epoch)
+    offset = log.append_own(batch, partition.leader_epoch)
+    marker.on_append()
+    return offset
 
 
 def _wait(partition: Partition, done: Committed, offset: int | KafkaError) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.assignors import Assignment
 from tidelog.groups.consumer_member import Member, MemberState
-from tidelog.groups.reconciliation import Aim, reconcile
+from tidelog.groups.reconciliation import Aim, HolderOf, reconcile
 
 T = bytes(15) + b"\1"
 U = bytes(15) + b"\2"
@@ -18,12 +18,11 @@ def aim(epoch: int, target: Assignment, topic_ids: tuple[bytes, ...] = EVERY_TOP
     return Aim(epoch=epoch, target=target, topic_ids=topic_ids)
 
 
-def nobody(topic_id: bytes, partition: int) -> str | None:
-    return None
+def held_by(holder: str, *taken: tuple[bytes, int]) -> HolderOf:
+    return lambda topic_id, partition: holder if (topic_id, partition) in taken else None
 
 
-def held_by(*taken: tuple[bytes, int]) -> object:
-    return lambda topic_id, partition: "other" if (topic_id, partition) in taken else None
+nobody = held_by("nobody")
 
 
 NEW = Member(member_id="m")
@@ -36,9 +35,9 @@ def test_a_new_member_gets_what_is_free_at_once() -> None:
 
 
 def test_v15_what_others_hold_is_waited_for() -> None:
-    found = reconcile(NEW, aim(2, {T: (0, 1)}), held_by((T, 1)), {})
+    found = reconcile(NEW, aim(2, {T: (0, 1)}), held_by("other", (T, 1)), {})
     assert (found.state, found.epoch, found.held) == (MemberState.UNRELEASED, 2, {T: {0: 2}})
-    still = reconcile(found, aim(2, {T: (0, 1)}), held_by((T, 1)), None)
+    still = reconcile(found, aim(2, {T: (0, 1)}), held_by("other", (T, 1)), None)
     assert still == replace(found, previous_epoch=2)
     free = reconcile(still, aim(2, {T: (0, 1)}), nobody, None)
     assert (free.state, free.held) == (MemberState.STABLE, {T: {0: 2, 1: 2}})
@@ -62,7 +61,7 @@ def test_a_member_that_has_given_up_before_it_was_asked_goes_on_at_once() -> Non
 
 def test_a_member_gets_back_what_it_was_giving_up_if_it_is_to_have_it_again() -> None:
     revoking = reconcile(SETTLED, aim(4, {T: (0,)}), nobody, None)
-    own = lambda topic_id, partition: "m"  # noqa: E731
+    own = held_by("m", (T, 0), (T, 1))
     back = reconcile(revoking, aim(5, {T: (0, 1)}), own, {T: (0,)})
     assert (back.epoch, back.state, back.held) == (5, MemberState.STABLE, {T: {0: 2, 1: 5}})
 

@@ -68,3 +68,8 @@ def choose_version(api: Api, served: Mapping[int, tuple[int, int]]) -> int:
 def limited(api: Api, last: int) -> Api:
     """The same, in versions up to that one."""
     return replace(api, last=min(api.last, last))
+
+
+def at_least(api: Api, first: int) -> Api:
+    """The same, in versions from that one on: those before cannot say what is to be said."""
+    return replace(api, first=max(api.first, first))

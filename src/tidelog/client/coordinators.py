@@ -27,7 +27,6 @@ _LATER: Final = frozenset(
         ErrorCode.broker_not_available,
         ErrorCode.concurrent_transactions,
         ErrorCode.unstable_offset_commit,
-        ErrorCode.request_timed_out,
     )
 )
 """What is said while another broker takes over, or something is under way; it passes."""
@@ -66,13 +65,15 @@ class Told:
 def ask_coordinators(client: Client, question: Question, names: Iterable[str]) -> dict[str, Told]:
     """In the order of the names."""
     wanted = list(dict.fromkeys(names))
+    # A change that was not acknowledged in time may have been made.
+    retried = _LATER if question.api.is_change else _LATER | {ErrorCode.request_timed_out}
     deadline_ms = now_ms() + client.timeout_ms
     found: dict[str, Told] = {}
     left = wanted
     while left:
         for some in (left[at : at + _NAMES_MAX] for at in range(0, len(left), _NAMES_MAX)):
             found |= _ask_once(client, question, some)
-        left = [name for name in left if found[name].code in _LATER]
+        left = [name for name in left if found[name].code in retried]
         if left and now_ms() + PAUSE_MS > deadline_ms:
             break
         if left:
@@ -90,9 +91,10 @@ def ask_every_broker(client: Client, api: Api, values: Values) -> dict[int, Any]
             return dict(sorted(found.items()))
         for broker in left:
             code = _ask_broker(client, api, values, broker, found)
-            if code not in (ErrorCode.none, *_LATER) or now_ms() + PAUSE_MS > deadline_ms:
+            is_late = now_ms() + PAUSE_MS > deadline_ms
+            if code is not ErrorCode.none and (is_late or code not in _LATER):
                 raise KafkaError(code, f"broker {broker}: {code.name.replace('_', ' ')}")
-        if len(found) < len(left):
+        if any(broker not in found for broker in left):
             pause_ms(PAUSE_MS)
 
 

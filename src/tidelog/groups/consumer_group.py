@@ -30,6 +30,8 @@ from tidelog.groups.requests import Commit, Identity, Manner
 from tidelog.groups.subscriptions import CONSUMER
 
 NO_TARGET: Final[Assignment] = {}
+PATTERN_INTERVAL_MS: Final = 10_000
+"""Topics are looked through for those that match no more often than this."""
 _KNOWS_EPOCHS_FROM: Final = 9
 """The version of OffsetCommit from which on clients know of epochs of members."""
 
@@ -51,7 +53,9 @@ class ConsumerGroup:
         self.patterns: dict[str, PatternValue] = {}
         """The topics that each regular expression stands for."""
         self.is_stale = True
-        """Whether topics may have changed since the hash was made. Not kept in the journal."""
+        """Whether topics may have changed since they were last looked at."""
+        self._are_patterns_stale = True
+        self._patterns_ms = -PATTERN_INTERVAL_MS
         self._holders: dict[bytes, dict[int, str]] = {}
         self._subscribers: dict[str, int] = {}
         """How many members name a topic."""
@@ -98,6 +102,21 @@ class ConsumerGroup:
                 f"{self.group_id}: {known} took the place of {member_id} as {instance_id!r}",
             )
         return self.members[known]
+
+    # -- what it has seen of the topics; this is not kept in the journal
+
+    def topics_changed(self) -> None:
+        """Topics have changed, or what was found out about them could not be written."""
+        self.is_stale = self._are_patterns_stale = True
+
+    def is_pattern_due(self, monotonic_ms: int) -> bool:
+        """Whether it is time to look up again what its regular expressions stand for."""
+        is_time = monotonic_ms - self._patterns_ms >= PATTERN_INTERVAL_MS
+        return self._are_patterns_stale and bool(self.patterns) and is_time
+
+    def patterns_looked_up(self, monotonic_ms: int) -> None:
+        self._are_patterns_stale = False
+        self._patterns_ms = monotonic_ms
 
     # -- what may be done
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.peers.peers import BrokerPeers
     from tidelog.replication_throttles import LeaderThrottle
     from tidelog.serving.fetch_sessions import FetchSessions
+    from tidelog.verification import Verification
 
 Part = bytes | Slice
 """What a response is sent as: bytes, and ranges of log files between them."""
@@ -50,6 +51,7 @@ class Node(Protocol):
     peers: "BrokerPeers"
     partitions: "Partitions"
     coordinators: "Coordinators"
+    verification: "Verification"
     sessions: "FetchSessions"
     leader_throttle: "LeaderThrottle"
     healing: "Healing"

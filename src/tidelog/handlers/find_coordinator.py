@@ -29,11 +29,8 @@ def handle(node: Node, request: Request) -> Any:
     if kind not in (GROUP, TRANSACTION):
         what = f"no coordinators of type {kind} here"
         return _answer(node, request, lambda _key: _refused(ErrorCode.invalid_request, what))
-    if kind == TRANSACTION:
-        what = "this broker does not serve transactions"
-        code = ErrorCode.transactional_id_authorization_failed
-        return _answer(node, request, lambda _key: _refused(code, what))
-    coordinator = node.coordinators.groups
+    both = node.coordinators
+    coordinator: Coordinator[Any] = both.groups if kind == GROUP else both.transactions
     if coordinator.topic in node.metadata.image.topics:
         return _answer(node, request, lambda key: _find(node, request, coordinator, key))
 

@@ -33,9 +33,7 @@ def all_settled(shards: Iterable[GroupShard]) -> Generator[Ask, None, KafkaError
     return found
 
 
-def _settle(
-    shard: GroupShard, outcomes: list[KafkaError | None], then: Callable[[], None]
-) -> None:
+def _settle(shard: GroupShard, outcomes: list[KafkaError | None], then: Callable[[], None]) -> None:
     def committed(error: KafkaError | None) -> None:
         outcomes.append(error)
         then()

@@ -4,8 +4,9 @@ Offsets of partitions that do not exist are refused one by one; from version 10 
 by id. A request with very many of them is written in parts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -13,80 +14,76 @@ from tidelog.cluster.image import TopicInfo
 from tidelog.groups.requests import Commit, Identity
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, id_bytes, respond
+from tidelog.handlers.building import Values, id_bytes
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 _BY_ID_FROM: Final = 10
 _PART: Final = 500
 _MS: Final = timedelta(milliseconds=1)
 
 
-def handle(node: Node, request: Request) -> Any:
+def handle(node: Node, request: Request) -> None:
+    answer_in_slices(node, request, _answering(node, request))
+
+
+def _answering(node: Node, request: Request) -> Answering:
+    rows: list[_Row] = []
+    for row in _rows(node, request):
+        rows.append(row)
+        yield None
     try:
         shard = node.coordinators.groups.find(request.body.group_id)
     except KafkaError as error:
-        return _respond(request, _refused(request, error.code))
-    work = _Work(node, request, shard)
-    work.go_on()
-    return None
+        for row in rows:
+            row.code = error.code
+    else:
+        wanted = [row for row in rows if row.commit is not None]
+        for start in range(0, len(wanted), _PART):
+            yield partial(_commit_part, node, request, shard, wanted[start : start + _PART])
+    outcomes = iter(rows)
+    topics = Rows(request, "topics")
+    for topic in request.body.topics:
+        partitions = Rows(request, "topics", "partitions")
+        for _ in topic.partitions:
+            row = next(outcomes)
+            partitions.put({"partition_index": row.partition, "error_code": row.code})
+            yield None
+        topics.put({**_named(request, topic), "partitions": partitions})
+    return {"topics": topics}
 
 
-class _Work:
-    """A request whose offsets are committed, part by part."""
+def _commit_part(
+    node: Node, request: Request, shard: GroupShard, part: list["_Row"], then: Callable[[], None]
+) -> None:
+    def answered(codes: list[ErrorCode]) -> None:
+        for row, code in zip(part, codes, strict=True):
+            row.code = code
+        if len(part) < _PART:
+            then()
+        else:
+            node.loop.call_soon(then)
 
-    def __init__(self, node: Node, request: Request, shard: GroupShard) -> None:
-        self._node = node
-        self._request = request
-        self._shard = shard
-        body = request.body
-        self._who = Identity(
-            body.group_id,
-            body.member_id,
-            getattr(body, "group_instance_id", None),
-            body.generation_id_or_member_epoch,
+    body = request.body
+    instance_id = getattr(body, "group_instance_id", None)
+    epoch = body.generation_id_or_member_epoch
+    try:
+        shard.committing.commit(
+            Identity(body.group_id, body.member_id, instance_id, epoch),
+            [row.commit for row in part if row.commit is not None],
+            answered,
+            version=request.version,
+            retention_ms=_retention_ms(body),
         )
-        self._rows = list(_rows(node, request))
-        self._at = 0
-        self._wanted = [number for number, row in enumerate(self._rows) if row.commit is not None]
-
-    def go_on(self) -> None:
-        part = self._wanted[self._at : self._at + _PART]
-        self._at += _PART
-        if not part:
-            self._request.answer(_respond(self._request, self._rows))
-            return
-        commits = [commit for n in part if (commit := self._rows[n].commit) is not None]
-
-        def answered(codes: list[ErrorCode]) -> None:
-            self._note(part, codes)
-            if self._at < len(self._wanted):
-                now_ms = self._node.clock.monotonic_ms()
-                self._node.loop.call_at(now_ms, self.go_on)
-            else:
-                self.go_on()
-
-        try:
-            self._shard.committing.commit(
-                self._who,
-                commits,
-                answered,
-                version=self._request.version,
-                retention_ms=_retention_ms(self._request.body),
-            )
-        except KafkaError as error:
-            answered([error.code] * len(part))
-
-    def _note(self, part: list[int], codes: list[ErrorCode]) -> None:
-        for number, code in zip(part, codes, strict=True):
-            self._rows[number].code = code
+    except KafkaError as error:
+        answered([error.code] * len(part))
 
 
 class _Row:
     """A partition of a request, what is to be kept for it, and what became of that."""
 
-    __slots__ = ("code", "commit", "partition", "topic")
+    __slots__ = ("code", "commit", "partition")
 
-    def __init__(self, topic: Any, partition: int, code: ErrorCode) -> None:
-        self.topic = topic
+    def __init__(self, partition: int, code: ErrorCode) -> None:
         self.partition = partition
         self.code = code
         self.commit: Commit | None = None
@@ -102,7 +99,7 @@ def _rows(node: Node, request: Request) -> Iterator[_Row]:
         if known is None and is_by_id:
             unknown = ErrorCode.unknown_topic_id
         for partition in topic.partitions:
-            row = _Row(topic, partition.partition_index, unknown)
+            row = _Row(partition.partition_index, unknown)
             row.commit = _commit(known, partition)
             yield row
 
@@ -121,30 +118,9 @@ def _commit(topic: TopicInfo | None, partition: Any) -> Commit | None:
     )
 
 
-def _refused(request: Request, code: ErrorCode) -> list[_Row]:
-    return [
-        _Row(topic, partition.partition_index, code)
-        for topic in request.body.topics
-        for partition in topic.partitions
-    ]
-
-
 def _retention_ms(body: Any) -> int:
     retention: timedelta | None = getattr(body, "retention_time", None)
     return -1 if retention is None or retention < timedelta(0) else retention // _MS
-
-
-def _respond(request: Request, rows: list[_Row]) -> Any:
-    """Topics in the order of the request, one that comes twice as often as it does."""
-    outcomes = iter(rows)
-    topics: list[Values] = []
-    for topic in request.body.topics:
-        partitions = [
-            {"partition_index": row.partition, "error_code": row.code}
-            for row, _ in zip(outcomes, topic.partitions, strict=False)
-        ]
-        topics.append({**_named(request, topic), "partitions": partitions})
-    return respond(request, {"topics": topics})
 
 
 def _named(request: Request, topic: Any) -> Values:

@@ -7,19 +7,16 @@ it is appended, and a request is answered when its last batch is done. acks=0 ge
 all, so an error closes the connection: that is the only way to tell (A1).
 """
 
+from functools import partial
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.local_partitions import find_local
+from tidelog.handlers.verifying import must_be_verified, verify
 from tidelog.partition import Partition
-from tidelog.records.batch import (
-    HEADER_SIZE,
-    MAGIC,
-    MAGIC_POSITION,
-    TRANSACTIONAL,
-)
+from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL
 from tidelog.serving.acks import Committed
 from tidelog.slow_appends import Appended
 from tidelog.wire.produce import ProduceRequest, read_produce_request, write_produce_response
@@ -49,6 +46,7 @@ def handle(node: Node, request: Request) -> list[Result] | None:
     results: list[Result] = []
     slow: list[tuple[int, Partition, memoryview]] = []
     uncommitted: list[tuple[int, Partition]] = []
+    unverified: list[tuple[int, Partition, memoryview]] = []
     for topic, index, batch in produce.partitions:
         partition = find((topic, index))
         try:
@@ -56,10 +54,14 @@ def handle(node: Node, request: Request) -> list[Result] | None:
                 partition = find_local(node, topic, index)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise KafkaError(ErrorCode.corrupt_message, f"{partition.name}: no batch was sent")
-            if batch[_ATTRIBUTES] & TRANSACTIONAL and batch[MAGIC_POSITION] == MAGIC:
-                raise KafkaError(ErrorCode.invalid_txn_state, "there are no transactions here yet")
             if wants_all:
                 partition.check_enough_in_sync()
+            if batch[_ATTRIBUTES] & TRANSACTIONAL and must_be_verified(
+                node, request, partition, batch
+            ):
+                unverified.append((len(results), partition, batch))
+                results.append(_NOT_YET)
+                continue
             if partition.is_slow(batch):
                 slow.append((len(results), partition, batch))
                 results.append(_NOT_YET)
@@ -72,8 +74,8 @@ def handle(node: Node, request: Request) -> list[Result] | None:
             results.append((0, offset, time_ms, log.log_start_offset, None))
         except KafkaError as error:
             results.append(_refused(error))
-    if slow or uncommitted:
-        Producing(node, request, results).wait(slow, uncommitted)
+    if slow or uncommitted or unverified:
+        Producing(node, request, results).wait(slow, uncommitted, unverified)
         return None
     return results
 
@@ -95,10 +97,12 @@ class Producing:
         self,
         slow: list[tuple[int, Partition, memoryview]],
         uncommitted: list[tuple[int, Partition]],
+        unverified: list[tuple[int, Partition, memoryview]],
     ) -> None:
         node = self._node
         produce: ProduceRequest = self._request.body
-        self._undone = {row[0] for row in slow} | {row[0] for row in uncommitted}
+        self._undone = {row[0] for row in uncommitted}
+        self._undone |= {row[0] for row in (*slow, *unverified)}
         if produce.acks == ALL:
             ends_at = node.clock.monotonic_ms() + max(0, produce.timeout_ms)
             self._timer = node.loop.call_at(ends_at, self._give_up)
@@ -106,6 +110,27 @@ class Producing:
             partition.acks.wait(partition.log.log_end_offset, self._commit_of(at))
         for at, partition, batch in slow:
             partition.append_slowly(node.buffers.lasting(batch), self._append_of(at, partition))
+        for at, partition, batch in unverified:
+            append = partial(self._append_verified, at, partition, node.buffers.lasting(batch))
+            verify(node, self._request, partition, batch, append)
+
+    def _append_verified(
+        self, at: int, partition: Partition, batch: memoryview, error: KafkaError | None
+    ) -> None:
+        end = self._append_of(at, partition)
+        if error is not None:
+            end(error)
+        elif not partition.is_led:
+            end(partition.not_led())
+        elif partition.is_slow(batch):
+            partition.append_slowly(batch, end)
+        else:
+            try:
+                offset = partition.append(batch, self._node.clock.now_ms())
+            except KafkaError as refused:
+                end(refused)
+            else:
+                end(offset)
 
     def _append_of(self, at: int, partition: Partition) -> Appended:
         def end(offset: int | KafkaError) -> None:

@@ -45,14 +45,12 @@ class Wanted:
     statuses: frozenset[Status] | None = None
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1
-    matches: Callable[[str], bool] = lambda _transactional_id: True
 
     def takes(self, transaction: Transaction, now_ms: int) -> bool:
         return (
             (self.statuses is None or transaction.status in self.statuses)
             and (not self.producer_ids or transaction.producer_id in self.producer_ids)
             and (self.duration_ms < 0 or now_ms - transaction.started_ms > self.duration_ms)
-            and self.matches(transaction.transactional_id)
         )
 
 

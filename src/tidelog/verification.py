@@ -1,0 +1,178 @@
+"""Whether what a producer writes belongs to a transaction that is open.
+
+A batch that comes late, when its transaction is over, would begin one that nobody ends, and readers
+of committed records would wait for it for ever (X30). So before a partition takes the first batch
+of a transaction its coordinator is asked, and for producers of the newer kind told: it adds the
+partition. Until there is an answer, and no longer than that, what the same producer sends to the
+same partition waits in its order; others do not. A marker that comes meanwhile has ended the
+transaction: those who wait are refused.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.base.ports import Clock, Loop
+from tidelog.partition import Partition
+from tidelog.transactions.requests import Add
+from tidelog.transactions.state import Producer
+
+TRANSACTIONS_MAX: Final = 500
+"""In one request."""
+RETRY_MS: Final = 20
+RETRIES_MAX: Final = 5
+"""How often one waits for the transaction before, which is still ending."""
+
+Verified = Callable[[KafkaError | None], None]
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Whether a partition is in a transaction, or that it is to be added."""
+
+    transactional_id: str
+    producer: Producer
+    is_adding: bool
+
+
+class Coordinators(Protocol):
+    """The coordinators of transactions, here and elsewhere."""
+
+    def coordinator_of(self, transactional_id: str) -> int | None:
+        """The broker; None or negative if there is none now."""
+
+    def ask(
+        self,
+        broker_id: int,
+        asked: Sequence[tuple[Question, Add]],
+        done: Callable[[Sequence[Codes] | KafkaError], None],
+    ) -> None:
+        """About several transactions at once; `done` once, with an answer for each."""
+
+
+class _Guard:
+    """Stands in a partition while one of its producers is asked about."""
+
+    __slots__ = ("epoch", "waiting")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.waiting: list[Verified] = []
+
+
+class _Errand:
+    __slots__ = ("done", "partition", "question", "tries")
+
+    def __init__(
+        self, question: Question, partition: TopicPartition, done: Callable[[ErrorCode], None]
+    ) -> None:
+        self.question = question
+        self.partition = partition
+        self.done = done
+        self.tries = 0
+
+
+class Verification:
+    def __init__(self, loop: Loop, clock: Clock, coordinators: Coordinators) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._coordinators = coordinators
+        self._waiting: dict[int, list[_Errand]] = {}
+        self._busy: set[int] = set()
+
+    def admit(self, partition: Partition, question: Question, verified: Verified) -> None:
+        """Tells, maybe at once, whether a batch may be appended; if so it must be at once."""
+        producer = question.producer
+        guard = partition.guards.get(producer.producer_id)
+        if isinstance(guard, _Guard) and guard.epoch == producer.epoch:
+            guard.waiting.append(verified)
+            return
+        if partition.log.producers.has_open(*producer):
+            verified(None)
+            return
+        guard = partition.guards[producer.producer_id] = _Guard(producer.epoch)
+        guard.waiting.append(verified)
+        done = partial(self._answered, partition, question, guard)
+        self._put(_Errand(question, partition.name, done))
+
+    def _answered(
+        self, partition: Partition, question: Question, guard: _Guard, code: ErrorCode
+    ) -> None:
+        producer_id = question.producer.producer_id
+        error = None
+        if partition.guards.get(producer_id) is guard:
+            del partition.guards[producer_id]
+        elif code is ErrorCode.none:
+            code = ErrorCode.invalid_txn_state
+        if code is not ErrorCode.none:
+            what = f"{partition.name}: not in an open transaction of {question.transactional_id}"
+            error = KafkaError(code, what)
+        for verified in guard.waiting:
+            verified(error)
+
+    # -- asking coordinators
+
+    def _put(self, errand: _Errand) -> None:
+        broker_id = self._coordinators.coordinator_of(errand.question.transactional_id)
+        if broker_id is None or broker_id < 0:
+            self._loop.call_soon(partial(errand.done, ErrorCode.coordinator_not_available))
+            return
+        self._waiting.setdefault(broker_id, []).append(errand)
+        if broker_id not in self._busy:
+            self._busy.add(broker_id)
+            self._loop.call_soon(partial(self._send, broker_id))
+
+    def _send(self, broker_id: int) -> None:
+        """Of one transactional id no two questions go in one request: the answers name it only."""
+        lot: dict[str, list[_Errand]] = {}
+        left: list[_Errand] = []
+        for errand in self._waiting.pop(broker_id, ()):
+            same = lot.get(errand.question.transactional_id)
+            if same is None and len(lot) < TRANSACTIONS_MAX:
+                lot[errand.question.transactional_id] = [errand]
+            elif same is not None and same[0].question == errand.question:
+                same.append(errand)
+            else:
+                left.append(errand)
+        if left:
+            self._waiting[broker_id] = left
+        if not lot:
+            self._busy.discard(broker_id)
+            return
+        errands = list(lot.values())
+        asked = [(each[0].question, _add(each)) for each in errands]
+        self._coordinators.ask(broker_id, asked, partial(self._told, broker_id, errands))
+
+    def _told(
+        self, broker_id: int, errands: list[list[_Errand]], answer: Sequence[Codes] | KafkaError
+    ) -> None:
+        for number, same in enumerate(errands):
+            for errand in same:
+                if isinstance(answer, KafkaError):
+                    code = ErrorCode.network_exception
+                else:
+                    code = answer[number].get(errand.partition, ErrorCode.unknown_server_error)
+                self._take(errand, code)
+        self._loop.call_soon(partial(self._send, broker_id))
+
+    def _take(self, errand: _Errand, code: ErrorCode) -> None:
+        if code is ErrorCode.concurrent_transactions and errand.tries < RETRIES_MAX:
+            errand.tries += 1
+            at_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._loop.call_at(at_ms, partial(self._put, errand))
+        else:
+            errand.done(code)
+
+
+def _add(errands: Sequence[_Errand]) -> Add:
+    question = errands[0].question
+    return Add(
+        transactional_id=question.transactional_id,
+        producer=question.producer,
+        partitions=tuple(dict.fromkeys(errand.partition for errand in errands)),
+        client_version=2 if question.is_adding else 0,
+    )
