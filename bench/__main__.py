@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
         console.print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names())}")
         return 1
     if options and wanted not in (["cluster"], ["log"], ["spark"]):
-        console.print(f"only `cluster`, `log` and `spark` take options, each alone: {' '.join(options)}")
+        told = " ".join(options)
+        console.print(f"only `cluster`, `log` and `spark` take options, each alone: {told}")
         return 1
     table = Table("what", "measured", "", "wanted")
     for name in wanted or names():

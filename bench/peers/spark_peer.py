@@ -1,8 +1,8 @@
 """Spark's own Kafka connector beside us: its jars through Maven, and the PySpark it is made for.
 
 `SparkHome.find()` is the way in: it makes a virtual environment and fetches the jars once, into a
-folder outside the repository (`TIDELOG_SPARK_PEER`, or `spark-peer` in the temporary folder), and is
-None, with the reason said, where that cannot be done. Nothing in the product or its tests needs this.
+folder outside the repository (`TIDELOG_SPARK_PEER`, or `spark-peer` in the temporary folder). It is
+None, with the reason said, where that cannot be done. Nothing in the product or its tests needs it.
 """
 
 import os

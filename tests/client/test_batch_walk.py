@@ -1,11 +1,18 @@
 """Batches of a fetch answer, seen from outside: where they end, gaps, and what is refused."""
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.bulk import batch_of
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.client import batch_walk
 from tidelog.client.batch_walk import Walked, walk_batches
 from tidelog.records.batch import stamp
+
+Walk = Callable[[memoryview, int, int], Walked]
 
 
 def log_of(*bases: int) -> bytes:
@@ -74,3 +81,32 @@ def test_a_length_that_cannot_be_is_refused() -> None:
         data[8:12] = length.to_bytes(4, signed=True)
         with pytest.raises(KafkaError, match="a batch of"):
             walk(bytes(data))
+
+
+@given(data=st.data())
+def test_whatever_happened_to_the_bytes_the_walk_ends_as_if_each_batch_were_looked_at(
+    data: st.DataObject,
+) -> None:
+    """P2: the compiled walk over good batches leaves the first other one to the words of Python."""
+    content = bytearray(log_of(0, 2, 10, 14))
+    for _ in range(data.draw(st.integers(0, 2))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(0, len(content)))]
+    next_offset, end = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 20))
+    assert outcome(content, next_offset, end, walk_batches) == outcome(
+        content, next_offset, end, walk_one_by_one
+    )
+
+
+def outcome(content: bytearray, next_offset: int, end: int, walk_over: Walk) -> Walked | str:
+    try:
+        return walk_over(memoryview(content), next_offset, end)
+    except KafkaError as error:
+        return str(error)
+
+
+def walk_one_by_one(data: memoryview, next_offset: int, end: int) -> Walked:
+    """The walk, with nothing left to the compiled loop."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_walk, "walk_good", lambda *_: 0)
+        return walk_batches(data, next_offset, end)

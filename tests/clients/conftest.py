@@ -30,6 +30,34 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.close()
 
 
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+}
+"""Groups settle sooner, and members that die are missed sooner."""
+
+
+@pytest.fixture(scope="session")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = new_server(tmp_path_factory.mktemp("groups"), GROUP_SETTINGS)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def own_group_broker(tmp_path: Path) -> Iterator[Server]:
+    """One that the test may stop and kill; started."""
+    server = new_server(tmp_path / "own", GROUP_SETTINGS)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Server]:
     """One that the test may stop and kill; not started yet."""

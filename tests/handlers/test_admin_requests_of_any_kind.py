@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.admin_node import APIS, AdminNode
 from tidelog.wire.codec import entity_type
 
-CREATE_TOPICS, METADATA = 19, 3
+METADATA, FIND_COORDINATOR = 3, 10
+ONE_JOURNAL = {"offsets_topic_num_partitions": "1"}
 NAMES = ("orders", "tides", "", ".", "..", "../x", "a/b", "a.b", "a_b", "__consumer_offsets", "1")
 SETTINGS = ("retention.ms", "cleanup.policy", "message.max.bytes", "compression.type", "no.such")
 VALUES = ("1", "-1", "soon", "compact", "compact,delete", "gzip", "9" * 30, "")
@@ -36,6 +37,8 @@ LEAVES: dict[str, st.SearchStrategy[Any]] = {
     "int32": whole(32),
     "int64": whole(64),
     "timedelta_i32": st.sampled_from((0, 1, 10_000, -1)),
+    "timedelta_i64": st.sampled_from((0, 1, 10_000, -1)),
+    "bytes": st.binary(max_size=12),
     "string": text(),
     "uuid": st.sampled_from(IDS),
     "bool": st.booleans(),
@@ -64,8 +67,10 @@ def value_of(kind: Any, metadata: Any) -> st.SearchStrategy[Any]:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_request_is_answered_and_the_node_serves_on(key: int, data: st.DataObject) -> None:
-    node = AdminNode()
+    node = AdminNode(**ONE_JOURNAL)
     node.create("orders", partitions=2)
+    coordinator = node.ask(FIND_COORDINATOR, 3, key="tides", key_type=0)
+    assert coordinator.error_code.name == "none"
     version = data.draw(st.integers(APIS[key].first, APIS[key].last), label="version")
     request = data.draw(values_of(entity_type(key, version, "request")), label="request")
     answer = node.ask(key, version, **request)

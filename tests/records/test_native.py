@@ -96,6 +96,17 @@ def test_a_process_that_maps_kernels_loads_neither_numba_nor_numpy() -> None:
     assert (done.stdout, done.stderr) == (b"\n", b"")
 
 
+def test_a_spark_task_that_reads_or_writes_does_not_load_numba() -> None:
+    """P2: its compiler would take a second and 100 MB of every Python worker."""
+    script = (
+        "import sys; from tidelog.records.native import code; code.find();"
+        "import tidelog.spark.reading, tidelog.spark.task_writing;"
+        "print(*{'numba', 'llvmlite'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"\n", b"")
+
+
 def changed(data: bytes, at: int, to: bytes) -> bytes:
     return data[:at] + to + data[at + len(to) :]
 

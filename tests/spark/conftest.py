@@ -1,5 +1,10 @@
 """One Spark session for all tests here; a second one only where another worker takes over the last
-of them, and where drivers are killed."""
+of them, and where drivers are killed.
+
+What takes long is left out. The long form, with every kill of `test_crashes.py`, is
+
+    pytest tests/spark --long --timeout 0
+"""
 
 import os
 import sys
@@ -15,13 +20,26 @@ from support.zookeepers import require_zookeeper
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all-kills", action="store_true", help="kill whatever can be, in all phases")
+    parser.addoption("--long", action="store_true", help="every kill, and whatever takes long")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long", False):
+        left_out = [item for item in items if "only_long" in _fixtures(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if "/tests/spark/" in str(item.path):
             item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture
+def only_long() -> None:
+    """A test that names this is part of the long form only."""
 
 
 @pytest.fixture(scope="session")

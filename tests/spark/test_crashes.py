@@ -4,7 +4,7 @@ and a batch that is run again reads exactly the same records (P1, P3).
 
 Three kills, one after the other, are part of the other tests. The long form has every kill alone:
 
-    pytest tests/spark/test_crashes.py --all-kills --timeout 0
+    pytest tests/spark/test_crashes.py --long --timeout 0
 """
 
 import itertools
@@ -174,7 +174,7 @@ def topic_names() -> Iterator[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     stories = [WHILE_TASKS_READ]
-    if metafunc.config.getoption("--all-kills", False):
+    if metafunc.config.getoption("--long", False):
         stories += [(kill,) for kill in itertools.product(VICTIMS, PHASES)]
     names = [", ".join(" ".join(kill) for kill in kills) for kills in stories]
     metafunc.parametrize("kills", stories, ids=names)

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from clients.confluent import consumer
 from support import doors
-from support.cluster_processes import Cluster, wait_until
+from support.cluster_processes import BrokerProcess, Cluster, wait_until
 from support.doors import Doors
 from support.topic_rows import by_confluent
 
@@ -43,19 +44,23 @@ def test_a_sink_task_writes_each_row_once_though_the_leader_is_killed_under_it(
                 gate.go_through("half")
             yield batch
 
+    def kill_when_it_has_begun() -> BrokerProcess:
+        ends = [partial(end_of, brokers.bootstrap, partition) for partition in range(2)]
+        wait_until(lambda: all(end() for end in ends), "some are written", 60)
+        gate.wait_for_somebody("half")
+        leader = brokers.leader(TOPIC)
+        leader.kill()
+        gate.open("half")
+        return leader
+
     rows = spark.range(0, ROWS, 1, 2).mapInArrow(hold, "id bigint")
     rows = rows.selectExpr("cast(id as string) value", "cast(id % 2 as int) partition")
     writer = rows.write.format("tidelog").option("kafka.bootstrap.servers", brokers.bootstrap)
     writer = writer.option("topic", TOPIC).option("kafka.linger.ms", "0").mode("append")
     with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(writer.save)
-        gate.wait_for_somebody("half")
-        for partition in range(2):
-            wait_until(lambda p=partition: end_of(brokers.bootstrap, p) > 0, "some are written", 60)
-        first = brokers.leader(TOPIC)
-        first.kill()
-        gate.open("half")
-        writing.result(120)
+        killing = pool.submit(kill_when_it_has_begun)
+        writer.save()
+        first = killing.result()
     assert brokers.leader(TOPIC) is not first
     brokers.heal()
     written = [int(row.value or b"") for row in by_confluent(brokers.bootstrap, TOPIC, 2)]

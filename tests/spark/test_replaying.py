@@ -1,8 +1,9 @@
 """A part of a topic is copied to another one by a Spark job, all of it and as it was (P6)."""
 
-import os
 import signal
-from threading import Thread
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from tidelog.base.errors import BadValue
 from tidelog.cli.replay import run
 from tidelog.client.client import Client
 from tidelog.client.places import find_ranges, parse_place
-from tidelog.spark.copy_targets import batch_bytes_for
 from tidelog.spark.replaying import Replay, run_replay
 
 TIME_MS = 1_700_000_000_000
@@ -35,7 +35,6 @@ def planned(
             ranges=tuple(one for one in found if one.start < one.end),
             into=into,
             keeps_partitions=keeps_partitions,
-            batch_bytes=batch_bytes_for(client, [into]),
         )
 
 
@@ -102,7 +101,7 @@ def test_a_replay_that_fails_says_why_in_a_line(
 
 
 def test_an_interrupted_replay_says_so_and_the_next_one_copies_all(
-    spark: SparkSession, log_server: Server, new_topic: Any, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, log_server: Server, new_topic: Any, only_long: None
 ) -> None:
     """At least once: what the first one has written stays."""
     bootstrap = log_server.address
@@ -112,21 +111,18 @@ def test_an_interrupted_replay_says_so_and_the_next_one_copies_all(
         producer.produce(topic, b"v" * 200, b"%d" % number, partition=number % 4)
         producer.poll(0)
     assert producer.flush(60) == 0
-    replay = planned(bootstrap, topic, copy, ("earliest", "latest"))
-
-    def interrupt() -> None:
+    replaying = ("replay", topic, "--from", "earliest", "--into", copy, "--execute")
+    tidelog = str(Path(sys.executable).with_name("tidelog"))
+    with subprocess.Popen(
+        [tidelog, *replaying, "-b", bootstrap], stderr=subprocess.PIPE, text=True
+    ) as command:
         wait_until(lambda: end_of(bootstrap, copy) > 0, "some are copied", 60)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    watcher = Thread(target=interrupt)
-    watcher.start()
-    with pytest.raises(KeyboardInterrupt):
-        run(spark, replay)
-    watcher.join()
-    said = capsys.readouterr().err
+        command.send_signal(signal.SIGINT)
+        _, said = command.communicate(timeout=60)
     assert said == f"tidelog: interrupted: some records may have been written to {copy}\n"
+    assert command.returncode == 130
     assert 0 < end_of(bootstrap, copy) < MANY
-    assert run(spark, replay) == MANY
+    assert run(spark, planned(bootstrap, topic, copy, ("earliest", "latest"))) == MANY
     assert {int(row.key or b"") for row in by_confluent(bootstrap, copy)} == set(range(MANY))
 
 

@@ -176,9 +176,10 @@ def test_a_record_of_ten_megabytes_is_written_where_it_is_allowed(
     assert "kafka.max.request.size" in refusal(rows, bootstrap, topic=topic)
     small = new_topic(1, max_message_bytes=1000)
     many = spark.range(300).selectExpr("cast(id as string) value").coalesce(1)
-    assert "kafka.batch.size" in refusal(many, bootstrap, topic=small)
-    write(many, bootstrap, topic=small, kafka_batch_size="1000")
-    assert count_of(bootstrap, small) == 300
+    write(many, bootstrap, topic=small)
+    assert count_of(bootstrap, small) == 300, "in batches as the topic takes them"
+    large = spark.range(1).selectExpr("repeat('x', 2000) value")
+    assert "max.message.bytes" in refusal(large, bootstrap, topic=small)
 
 
 def test_a_topic_that_is_not_there_is_made_if_brokers_are_set_so(

@@ -20,7 +20,8 @@ from tidelog.spark.encoding import Encoder, gather
 from tidelog.spark.sink_options import SinkOptions
 
 NOW = 1_800_000_000_000
-PARTITIONS = {"one": 1, "three": 3, "ten": 10}
+PARTITIONS = {"one": 1, "three": 3, "ten": 10, "narrow": 2}
+BATCH_BYTES_MAX = {"narrow": 1000}
 HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
@@ -67,6 +68,7 @@ def encoder(topic: str | None = None, first: int = 0, given: Given = NOTHING) ->
         SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **given}).batching,
         topic=topic,
         partition_count=PARTITIONS.__getitem__,
+        batch_bytes_max=lambda name: BATCH_BYTES_MAX.get(name, 1 << 20),
         first_partition=first,
     )
 
@@ -265,6 +267,20 @@ def test_a_record_larger_than_a_batch_goes_alone() -> None:
     given = {"kafka.batch.size": "1000"}
     made = list(encoder("one", 0, given).encode(rows, NOW))
     assert [read_header(one.batch).record_count for one in made] == [1, 1, 2]
+
+
+def test_a_batch_is_no_larger_than_its_topic_takes() -> None:
+    """Also beside a topic that takes more; a record that does not fit goes alone."""
+    sizes = [10, 5000, *[10] * 200]
+    topics = ("narrow", "one")
+    rows = [{"value": bytes(n), "topic": name} for name in topics for n in sizes]
+    found = defaultdict(list)
+    for one in encoder(None, 0).encode(arrow(rows), NOW):
+        found[one.topic].append((len(one.batch), read_header(one.batch).record_count))
+    assert [count for size, count in found["narrow"] if size > 1000] == [1]
+    assert sum(count for _, count in found["narrow"]) == len(sizes)
+    assert [count for _, count in found["one"]] == [len(sizes)]
+    assert len(found["narrow"]) < 10
 
 
 def test_the_time_of_rows_that_have_none_is_now() -> None:

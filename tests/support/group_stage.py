@@ -34,6 +34,8 @@ class StageJournal:
         self.batches: list[int] = []
         self.waiting: list[Committed] = []
         self.is_held = False
+        self.committed_count = 0
+        """How much of what was written cannot be lost any more."""
         self.refusal: KafkaError | None = None
 
     def append(
@@ -57,10 +59,13 @@ class StageJournal:
         if self.is_held:
             self.waiting.append(committed)
         else:
+            self.committed_count = len(self.written)
             committed(None)
 
     def release(self, error: KafkaError | None = None) -> None:
         self.is_held = False
+        if error is None:
+            self.committed_count = len(self.written)
         waiting, self.waiting = self.waiting, []
         for committed in waiting:
             committed(error)
@@ -105,12 +110,17 @@ class Stage:
         self.shard = GroupShard(self.journal, self.surroundings)
         self.shard.start()
 
-    def move(self) -> None:
-        """Another broker looks after the groups from here on, with what was written."""
+    def move(self, count: int | None = None) -> None:
+        """Another broker looks after the groups from here on, with what was written, or with so
+        much of it as it has. What was not committed before is answered by the one that goes."""
         self.shard.stop()
-        written = self.journal.written
+        before, written = self.journal, self.journal.written[:count]
+        assert len(written) >= before.committed_count
         self.journal = StageJournal(self.loop)
         self.journal.written = list(written)
+        self.journal.committed_count = len(written)
+        before.refusal = KafkaError(ErrorCode.not_leader_or_follower, "another leads it")
+        before.release(before.refusal)
         self.shard = GroupShard(self.journal, self.surroundings)
         for entry, origin in written:
             self.shard.replay(entry, origin)
@@ -242,7 +252,8 @@ def settle(stage: Stage, *members: Member) -> None:
         member.join()
     stage.wait(10)
     for member in members:
-        if member.told is None or member.joins[-1].generation != stage.group().generation:
+        is_waiting = stage.group().members[member.member_id].joining is not None
+        if stage.group().state_name == "PreparingRebalance" and not is_waiting:
             member.join()
     stage.wait(10)
     assert [member.told for member in members] == [ErrorCode.none] * len(members)

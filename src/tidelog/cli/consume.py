@@ -1,7 +1,8 @@
 """`tidelog consume`: the records of a topic as lines, from where one wants, until one has enough.
 
-All partitions are read, or one, without a consumer group. As kafka-console-consumer it begins
-at the end and waits for what comes; `--from-beginning` and `--exit` change the one and the other.
+All partitions are read, or one, or with `--group` those that the group gives. As
+kafka-console-consumer it begins at the end, or where the group is, and waits for what comes;
+`--from-beginning` and `--exit` change the one and the other.
 """
 
 import sys
@@ -64,7 +65,10 @@ _ConsumerProperties = Annotated[
     list[str] | None,
     typer.Option("--consumer-property", metavar="NAME=VALUE", help="A setting of librdkafka."),
 ]
-_Group = Annotated[str | None, typer.Option("--group", hidden=True)]
+_Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="NAME", help="Go on where it is, and commit that."),
+]
 
 
 def consume(
@@ -84,8 +88,8 @@ def consume(
     properties: _Properties = None,
     isolation_level: _Isolation = "read_uncommitted",
     consumer_properties: _ConsumerProperties = None,
-    bootstrap: Bootstrap = BOOTSTRAP_SERVER,
     group: _Group = None,
+    bootstrap: Bootstrap = BOOTSTRAP_SERVER,
     _zookeeper: Zookeeper = None,
 ) -> None:
     """Print the records of a topic as they come; Ctrl-C ends it.
@@ -96,11 +100,12 @@ def consume(
       tidelog consume orders --from-beginning --exit
       tidelog consume orders --partition 0 --offset 42 --max-messages 1 --key --timestamp
       tidelog consume orders -f -e --json | jq .value
+      tidelog consume orders --group billing --from-beginning
     With the flags of kafka-console-consumer.sh:
       tidelog consume --bootstrap-server 127.0.0.1:9092 --topic orders --from-beginning \\
         --property print.key=true --property key.separator=:
     """
-    _refuse_group(group)
+    _check_group(group, partition, offset)
     shown = {"key": key, "timestamp": timestamp, "headers": headers}
     shown |= {"partition": place, "offset": place}
     short = {f"print.{name}": "true" for name, is_shown in shown.items() if is_shown}
@@ -118,16 +123,18 @@ def consume(
         partition=partition,
         start=_start(offset, from_beginning),
         bootstrap=bootstrap,
+        group=group,
     )
     limits = Limits(records_max=max_messages, idle_ms_max=timeout_ms, follow=follow)
     print_records(source, limits, None if as_json else wanted, settings)
 
 
-def _refuse_group(group: str | None) -> None:
-    if group is not None:
+def _check_group(group: str | None, partition: int | None, offset: str | None) -> None:
+    if group is not None and (partition is not None or offset is not None):
+        option = "--offset" if partition is None else "--partition"
         raise BadValue(
-            f"--group {group}: consumer groups are not served yet; without it, every partition is "
-            "read from where --offset or --from-beginning says"
+            f"{option} and --group {group}: a group says itself what is read, and from where; "
+            f"`tidelog groups reset {group}` changes that"
         )
 
 

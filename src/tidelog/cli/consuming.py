@@ -1,7 +1,8 @@
 """Records on their way from a topic to the standard output, through librdkafka.
 
-Partitions are assigned, not subscribed to. Without `follow`, a partition is finished at the end
-it had when it was begun, so that a busy topic ends as well.
+Partitions are assigned, or shared out by a group; then what was printed is committed, and so the
+next one to read for the group goes on behind it. Without `follow`, a partition is finished at the
+end it had at the beginning, so that a busy topic ends as well.
 """
 
 import sys
@@ -15,6 +16,7 @@ from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
+    KafkaException,
     TopicPartition,
 )
 from confluent_kafka import KafkaError as ClientError
@@ -39,8 +41,9 @@ class Source:
     topic: str
     partition: int | None
     start: str | int
-    """`earliest`, `latest`, or an offset."""
+    """`earliest`, `latest`, or an offset; for a group, where it has committed nothing."""
     bootstrap: str
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +74,17 @@ def print_records(
         reading = Reading(consumer, outage, interrupts)
         count = 0
         try:
-            reading.begin(source.topic, spans, follow=limits.follow)
+            if source.group is None:
+                reading.begin(source.topic, spans, follow=limits.follow)
+            else:
+                reading.join(source.topic, spans, follow=limits.follow)
             _hint(source, limits)
             for records in reading.batches(limits):
                 sys.stdout.buffer.writelines(map(line, records))
                 sys.stdout.buffer.flush()
                 count += len(records)
+                if source.group is not None:
+                    reading.commit_soon(records)
         except KeyboardInterrupt:
             remark(f"\n{counted(count)}")
             raise
@@ -138,11 +146,18 @@ def _settings(source: Source, outage: Outage, given: Mapping[str, str]) -> dict[
         "enable.partition.eof": "true",
         "auto.offset.reset": "earliest",
     }
+    if source.group is not None:
+        usual |= {
+            "group.id": source.group,
+            "enable.auto.commit": "true",
+            "enable.auto.offset.store": "false",
+            "auto.offset.reset": str(source.start),
+        }
     return client_settings(source.bootstrap, outage, {**usual, **given})
 
 
 def _hint(source: Source, limits: Limits) -> None:
-    if source.start == "latest" and limits.follow:
+    if source.start == "latest" and limits.follow and source.group is None:
         remark("Waiting for new records; --from-beginning prints those already there. Ctrl-C ends.")
 
 
@@ -153,6 +168,8 @@ class Reading:
         self._outage = outage
         self._ends: dict[int, int | None] = {}
         """The partitions that are not finished, and where each ends, if it does."""
+        self._is_waiting = False
+        """For partitions that a group has yet to share out."""
 
     def begin(self, topic: str, spans: list[Span], *, follow: bool) -> None:
         wanted = [span for span in spans if follow or span.start < span.end]
@@ -160,12 +177,41 @@ class Reading:
         places = [TopicPartition(topic, span.partition, span.start) for span in wanted]
         self._call(self._consumer.assign, places)
 
+    def join(self, topic: str, spans: list[Span], *, follow: bool) -> None:
+        """Reads what a group gives it. Who follows waits for that as long as it takes."""
+        ends = {span.partition: None if follow else span.end for span in spans}
+        self._is_waiting = True
+
+        def assigned(_consumer: Any, partitions: list[Any]) -> None:
+            self._is_waiting = follow
+            for one in partitions:
+                if follow or one.partition in ends:
+                    self._ends[one.partition] = ends.get(one.partition)
+
+        def revoked(_consumer: Any, partitions: list[Any]) -> None:
+            self._is_waiting = True
+            for one in partitions:
+                self._ends.pop(one.partition, None)
+
+        self._call(self._consumer.subscribe, [topic], on_assign=assigned, on_revoke=revoked)
+
+    def commit_soon(self, records: list[OutputRecord]) -> None:
+        """They are committed from time to time, and when all is over."""
+        nexts = {(one.topic, one.partition): one.offset + 1 for one in records}
+        places = [TopicPartition(topic, index, at) for (topic, index), at in nexts.items()]
+        try:
+            self._call(self._consumer.store_offsets, offsets=places)
+        except KafkaException as error:
+            # Another member has the partition by now, and prints them again.
+            if error.args[0].code() != ClientError._STATE:
+                raise _told(error.args[0]) from error
+
     def batches(self, limits: Limits) -> Iterator[list[OutputRecord]]:
         """Until a limit is reached; never an empty one."""
         left = inf if limits.records_max is None else limits.records_max
         idle_seconds_max = inf if limits.idle_ms_max is None else limits.idle_ms_max / 1000
         heard = monotonic()
-        while self._ends and left > 0:
+        while (self._ends or self._is_waiting) and left > 0:
             records = self._poll(int(min(left, _BATCH)))
             if records:
                 yield records

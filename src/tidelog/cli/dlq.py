@@ -237,7 +237,7 @@ def _write(redriver: "Redriver", survey: "Survey", ranges: list[Range], offset: 
                 written = count
                 progress.tell(count)
 
-            return redriver.redrive(sorted(survey.targets), tell)
+            return redriver.redrive(tell)
     except KeyboardInterrupt:
         complain(f"interrupted: {_rest(redriver.reached, ranges, offset)}")
         raise

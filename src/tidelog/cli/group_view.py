@@ -100,9 +100,7 @@ def _note_state(group: Group) -> None:
         complain(f"group {group.group_id} is rebalancing")
 
 
-def _table(
-    groups: Sequence[Group], progress: Mapping[str, list[Progress]], view: View
-) -> Table:
+def _table(groups: Sequence[Group], progress: Mapping[str, list[Progress]], view: View) -> Table:
     if view.what == "members":
         return _members_table(groups, view)
     if view.what == "state":

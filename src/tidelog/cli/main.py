@@ -25,6 +25,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "configs": ("tidelog.cli.configs:app", "Show and change the settings of topics and brokers."),
     "reassign": ("tidelog.cli.reassign:app", "Move replicas between brokers."),
     "elect-leaders": ("tidelog.cli.elect_leaders:elect_leaders", "Give partitions new leaders."),
+    "groups": ("tidelog.cli.groups:app", "List, describe, reset and delete consumer groups."),
+    "transactions": (
+        "tidelog.cli.transactions:app",
+        "Look at transactions, and abort those that hang.",
+    ),
     "produce": ("tidelog.cli.produce:produce", "Write lines to a topic, as records."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "demo": ("tidelog.cli.demo:demo", "Watch Kafka clients use a node that is killed under them."),

@@ -20,7 +20,7 @@ from tidelog.client.errors import Unreachable
 from tidelog.client.fetching import Range
 from tidelog.client.offsets import LATEST, list_offsets
 from tidelog.client.places import find_ranges, parse_place
-from tidelog.spark.copy_targets import batch_bytes_for, find_target
+from tidelog.spark.copy_targets import find_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,6 @@ def replay_topic(
         ranges = tuple(one for one in found if one.start < one.end)
         if keeps_partitions:
             check_partitions(ranges, target)
-        batch_bytes = batch_bytes_for(client, [into])
     if not as_json:
         show(ranges, into)
     copied = None
@@ -90,7 +89,6 @@ def replay_topic(
                 ranges=ranges,
                 into=into,
                 keeps_partitions=keeps_partitions,
-                batch_bytes=batch_bytes,
             ),
             master,
             remote,

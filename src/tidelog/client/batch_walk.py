@@ -4,6 +4,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.records.arrays import numbers
 from tidelog.records.batch import (
     CRC_START,
     HEADER_SIZE,
@@ -13,6 +14,7 @@ from tidelog.records.batch import (
     bad_magic,
 )
 from tidelog.records.checksum import crc32c
+from tidelog.records.native import walk_good
 
 _UP_TO_DELTA: Final = Struct(">qiibIhi")
 
@@ -29,7 +31,10 @@ class Walked(NamedTuple):
 def walk_batches(data: memoryview, next_offset: int, end: int) -> Walked:
     """Checks the batches of `data` one by one, as far as they are whole and begin before `end`.
     The first must reach `next_offset`; they may leave gaps, but never go back."""
-    at, total = 0, len(data)
+    following = numbers(next_offset)
+    # What is left is the batch that ends the walk, and why it does.
+    at, total = walk_good(data, end, following), len(data)
+    next_offset = following[0]
     unpack = _UP_TO_DELTA.unpack_from
     while total - at >= HEADER_SIZE:
         base, length, _, magic, crc, _, delta = unpack(data, at)

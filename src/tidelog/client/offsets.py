@@ -27,7 +27,7 @@ _RETRIED: Final = MOVED | {ErrorCode.offset_not_available}
 _NO_MEMBER: Final[Mapping[str, Any]] = {"generation_id_or_member_epoch": -1, "member_id": ""}
 
 Times = Mapping[TopicPartition, int]
-Place = TopicPartition | tuple[str, int]
+NewOffsets = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def list_many_offsets(
         pause_ms(PAUSE_MS)
 
 
-def commit_offsets(client: Client, group_id: str, offsets: Mapping[Place, int]) -> None:
+def commit_offsets(client: Client, group_id: str, offsets: NewOffsets) -> None:
     """Where the group goes on from. Raises if any of them was refused; the others stand."""
     wanted = {_partition_at(place): offset for place, offset in offsets.items()}
     if not wanted:
@@ -157,7 +157,7 @@ def _committed(group: Any) -> dict[TopicPartition, Committed]:
     return dict(sorted(found.items()))
 
 
-def _partition_at(place: Place) -> TopicPartition:
+def _partition_at(place: TopicPartition | tuple[str, int]) -> TopicPartition:
     return place if isinstance(place, TopicPartition) else TopicPartition(*place)
 
 

@@ -5,7 +5,7 @@ do something else is told that there is a rebalance, joins again, and gets what 
 it syncs. Its generation is its epoch. No such member ever leads, so none assigns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -133,7 +133,15 @@ class ClassicGuests:
                 ErrorCode.rebalance_in_progress, f"{group.group_id} is in epoch {group.epoch}"
             )
 
-    def heartbeat(self, group: ConsumerGroup, who: Identity) -> ErrorCode:
+    def heartbeat(
+        self, group: ConsumerGroup, who: Identity, answer: Callable[[ErrorCode], None]
+    ) -> None:
+        code = self._heard_of(group, who)
+        self._context.write(
+            group.group_id, (), lambda error: answer(code if error is None else error.code)
+        )
+
+    def _heard_of(self, group: ConsumerGroup, who: Identity) -> ErrorCode:
         try:
             member = self._check(group, who)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""The groups of the newer protocol of a shard: what the journal says of them, what is asked of them.
+"""The groups of the newer protocol of a shard: what the journal says of them, and their requests.
 
 What members of the newer protocol ask is in `heartbeats`, what those of the classic protocol ask,
 while they are members of such a group, in `classic_guests`.

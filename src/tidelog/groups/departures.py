@@ -73,7 +73,9 @@ class Departures:
 
     def _expire(self, group_id: str, member_id: str, wait: Wait) -> None:
         group = self._context.groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and member_id in group.members:
+        if not isinstance(group, ConsumerGroup) or member_id not in group.members:
+            self._context.timers.forget_member(group_id, member_id)
+        else:
 
             def finished(error: KafkaError | None) -> None:
                 now = self._context.groups.get(group_id)

@@ -14,6 +14,9 @@ from tidelog.base.journal import Committed, Entry, Journal, Origin
 from tidelog.groups.classic_group import ClassicGroup
 from tidelog.groups.classic_groups import ClassicGroups
 from tidelog.groups.committing import Committing
+from tidelog.groups.consumer_group import ConsumerGroup
+from tidelog.groups.consumer_groups import ConsumerGroups
+from tidelog.groups.consumer_records import KINDS as CONSUMER_KINDS
 from tidelog.groups.errors import no_such_group, told
 from tidelog.groups.group import Group
 from tidelog.groups.journaled import Journaled
@@ -50,6 +53,7 @@ class GroupShard:
         self.offsets = Offsets()
         self.journaled = Journaled(journal, self.replay)
         self.classic = ClassicGroups(surroundings, self.journaled.keep)
+        self.consumer = ConsumerGroups(surroundings, self.groups, self.journaled, self.classic)
         self.committing = Committing(
             surroundings, self.groups, self.offsets, self.classic, self.journaled
         )
@@ -66,6 +70,8 @@ class GroupShard:
             self.committing.replay(read_offset_key(entry.key), value, origin)
         elif kind == GROUP_KIND:
             self._replay_group(read_group_key(entry.key), entry.value)
+        elif kind in CONSUMER_KINDS:
+            self.consumer.replay(entry)
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is not None:
@@ -84,15 +90,18 @@ class GroupShard:
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup):
                 self.classic.watch(group)
+        self.consumer.start()
         self._sweeping.start()
 
     def stop(self) -> None:
         self._sweeping.stop()
+        self.consumer.stop()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 self.classic.close(group, ErrorCode.not_coordinator)
 
     def topics_changed(self) -> None:
+        self.consumer.topics_changed()
         self._sweeping.topics_changed()
 
     def settle(self, committed: Committed) -> None:
@@ -103,6 +112,9 @@ class GroupShard:
 
     def join(self, join: Join, answer: AnswerJoin) -> None:
         group = self.groups.get(join.group_id)
+        if isinstance(group, ConsumerGroup):
+            self._join_consumer(group, join, answer)
+            return
         if group is None:
             if join.member_id != NO_MEMBER_ID:
                 code = ErrorCode.unknown_member_id
@@ -112,10 +124,27 @@ class GroupShard:
         assert isinstance(group, ClassicGroup)
         self.classic.join(group, join, answer)
 
+    def _join_consumer(self, group: ConsumerGroup, join: Join, answer: AnswerJoin) -> None:
+        """One of the newer protocol that has no members any more makes place for a classic one."""
+        if not group.is_empty:
+            self.consumer.guests.join(group, join, answer)
+            return
+
+        def written(error: KafkaError | None) -> None:
+            if error is None:
+                self.join(join, answer)
+            else:
+                answer(Joined(code=told(error), member_id=join.member_id))
+
+        self.journaled.write(group.tombstones(), written)
+
     def sync(self, sync: Sync, answer: AnswerSync) -> None:
         group = self.groups.get(sync.who.group_id)
         if group is None or group.is_empty:
             answer(Synced(code=ErrorCode.unknown_member_id))
+            return
+        if isinstance(group, ConsumerGroup):
+            self.consumer.guests.sync(group, sync, answer)
             return
         assert isinstance(group, ClassicGroup)
         self.classic.sync(group, sync, answer)
@@ -125,6 +154,9 @@ class GroupShard:
         if group is None:
             answer(ErrorCode.unknown_member_id)
             return
+        if isinstance(group, ConsumerGroup):
+            self.consumer.guests.heartbeat(group, who, answer)
+            return
         assert isinstance(group, ClassicGroup)
         answer(self.classic.heartbeat(group, who))
 
@@ -132,6 +164,9 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             answer([ErrorCode.unknown_member_id] * len(leaving))
+            return
+        if isinstance(group, ConsumerGroup):
+            self.consumer.guests.leave(group, leaving, answer)
             return
         assert isinstance(group, ClassicGroup)
         answer(self.classic.leave(group, leaving))

@@ -153,7 +153,9 @@ class Fetching:
 
     def _look(self) -> tuple[list[Found], bool]:
         """What is at the positions that are ready, and whether that is enough to answer with.
-        Those with more to give stay ready, behind those that found no room in this answer."""
+        Those with more to give stay ready, behind those that found no room in this answer. What a
+        follower has may commit something, whoever waited for that may write, and others of its
+        positions become ready: they are looked at in a moment."""
         session = self._session
         room = min(self._fetch.max_bytes, self._node.fetch_bytes_max)
         found: list[Found] = []
@@ -161,7 +163,8 @@ class Fetching:
         served: dict[Position, None] = {}
         size = 0
         failed = not session.positions
-        for position in session.ready:
+        ready, session.ready = session.ready, {}
+        for position in ready:
             here = self._look_at(position, room, size == 0)
             if here is None:
                 skipped[position] = None
@@ -178,7 +181,9 @@ class Fetching:
                 assert position.partition is not None
                 self._wait_for(position.partition, position)
                 failed = failed or self._has_moved_start(here)
-        session.ready = skipped | served if skipped else served
+        if session.ready:
+            self.wake()
+        session.ready = skipped | served | session.ready if skipped or session.ready else served
         return found, failed or size >= self._fetch.min_bytes
 
     def _has_moved_start(self, found: Found) -> bool:

@@ -1,4 +1,4 @@
-"""ListGroups, API 16: the groups this broker looks after, or those of some states and types (A5)."""
+"""ListGroups, API 16: the groups this broker looks after, or some of them by state or type (A5)."""
 
 from collections.abc import Collection
 from typing import Final

@@ -78,6 +78,8 @@ def write_markers(node: Node, asked: Iterable[Asked], done: Written) -> Sliced:
 def _write(
     node: Node, asked: Asked, at: TopicPartition, done: Callable[[KafkaError | None], None]
 ) -> None:
+    if asked.end.producer_id < 0 or asked.end.producer_epoch < 0:
+        raise KafkaError(ErrorCode.invalid_request, "a marker names a producer and its epoch")
     partition = find_local(node, at.topic, at.partition)
     partition.check_enough_in_sync()
     on_append = _nobody

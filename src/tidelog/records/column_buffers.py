@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidelog.records import decode_kernel as kernels
+from tidelog.records import decoded_rows as layout
+from tidelog.records.native import fill_headers
 
 HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 SCHEMA: Final = pa.schema(
@@ -52,8 +53,8 @@ class _CellSpace:
         self.ends.array[0] = 0
         self.valid.array.fill(0xFF)
 
-    def cells(self) -> kernels.Cells:
-        return kernels.Cells(self.ends.array, self.valid.array, self.content.array, self.used)
+    def cells(self) -> layout.Cells:
+        return layout.Cells(self.ends.array, self.valid.array, self.content.array, self.used)
 
     def finish(self, rows: int) -> pa.BinaryArray:
         content_bytes, nulls = self.used.tolist()
@@ -63,7 +64,7 @@ class _CellSpace:
 
 
 _NO_BYTES: Final = np.empty(0, np.uint8)
-_UNWANTED: Final = kernels.Cells(np.empty(0, np.int32), _NO_BYTES, _NO_BYTES, np.empty(0, np.int64))
+_UNWANTED: Final = layout.Cells(np.empty(0, np.int32), _NO_BYTES, _NO_BYTES, np.empty(0, np.int64))
 
 
 class Columns:
@@ -84,8 +85,8 @@ class Columns:
         self._header_valid = _Space(max(lists, 0) + 7 >> 3, np.uint8)
         self._header_ends.array[:1] = 0
         self._header_valid.array.fill(0xFF)
-        self.totals = np.zeros(kernels.TOTALS, np.int64)
-        self.rows = kernels.Rows(
+        self.totals = np.zeros(layout.TOTALS, np.int64)
+        self.rows = layout.Rows(
             *offsets,
             self._offset.array,
             self._timestamp.array,
@@ -100,8 +101,8 @@ class Columns:
 
     def finish(self, source: Any, bodies: Any) -> pa.RecordBatch:
         totals = self.totals.tolist()
-        rows = totals[kernels.ROWS]
-        wanted = self._headers and totals[kernels.HEADERS]
+        rows = totals[layout.ROWS]
+        wanted = self._headers and totals[layout.HEADERS]
         entries = self._header_entries(source, bodies) if wanted else None
         # Cutting a buffer may move it: no view of one may be left.
         del self.rows
@@ -115,16 +116,16 @@ class Columns:
         if self._value:
             made["value"] = self._value.finish(rows)
         if self._headers:
-            made["headers"] = self._header_lists(rows, totals[kernels.HEADER_NULLS], entries)
+            made["headers"] = self._header_lists(rows, totals[layout.HEADER_NULLS], entries)
         schema = pa.schema([SCHEMA.field(name) for name in self._names])
         return pa.RecordBatch.from_arrays([made[name] for name in self._names], schema=schema)
 
     def _header_entries(self, source: Any, bodies: Any) -> pa.StructArray:
         totals = self.totals.tolist()
-        count = totals[kernels.HEADERS]
-        keys = _CellSpace(count, totals[kernels.HEADER_KEY_BYTES])
-        values = _CellSpace(count, totals[kernels.HEADER_VALUE_BYTES])
-        kernels.fill_headers(source, bodies, self.rows, keys.cells(), values.cells())
+        count = totals[layout.HEADERS]
+        keys = _CellSpace(count, totals[layout.HEADER_KEY_BYTES])
+        values = _CellSpace(count, totals[layout.HEADER_VALUE_BYTES])
+        fill_headers(source, bodies, self.rows, keys.cells(), values.cells())
         made = [_as_text(keys.finish(count)), values.finish(count)]
         return pa.StructArray.from_arrays(made, fields=list(HEADER))
 

@@ -15,10 +15,12 @@ import pyarrow as pa
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.limits import DECOMPRESSED_BYTES_MAX
 from tidelog.base.ports import Buffer
-from tidelog.records import decode_kernel as kernels
+from tidelog.records import decoded_rows as layout
+from tidelog.records.arrays import numbers
 from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION, bad_magic
 from tidelog.records.column_buffers import ALL_COLUMNS, Columns
 from tidelog.records.compression import decompress
+from tidelog.records.native import fill, survey
 from tidelog.records.reference import RECORD_SIZE_MIN, read_records
 
 COLUMN_BYTES_MAX: Final = (1 << 31) - 1
@@ -72,9 +74,10 @@ def decode_stream(
     """At least one Arrow batch, empty if there is nothing. One is ended by the record batch
     that takes it to `chunk_bytes` of records."""
     source = np.frombuffer(data, np.uint8)
-    table = np.empty((len(source) // HEADER_SIZE + 1, kernels.TABLE_WIDTH), np.int64)
-    found, bad = kernels.survey(source, wanted.first, wanted.last, wanted.verify_crc, table)
-    error = None if bad == kernels.GOOD else _explain(data, bad, wanted)
+    table = np.empty((len(source) // HEADER_SIZE + 1, layout.TABLE_WIDTH), np.int64)
+    stopped = numbers(layout.GOOD)
+    found = survey(source, wanted.first, wanted.last, wanted.verify_crc, table, stopped)
+    error = None if stopped[0] == layout.GOOD else _explain(data, stopped[0], wanted)
     pending: pa.RecordBatch | None = None
     for part in _parts(data, table[:found], wanted, chunk_bytes):
         if pending is not None:
@@ -95,7 +98,7 @@ class _Part:
 
 
 def _parts(data: Buffer, table: Any, wanted: Wanted, chunk_bytes: int) -> Iterator[_Part]:
-    if len(data) <= chunk_bytes and not table[:, kernels.CODEC].any():
+    if len(data) <= chunk_bytes and not table[:, layout.CODEC].any():
         yield _Part(table, b"", len(data))
         return
     view = memoryview(data)
@@ -112,7 +115,7 @@ def _parts(data: Buffer, table: Any, wanted: Wanted, chunk_bytes: int) -> Iterat
                 yield _Part(table[start:index], b"".join(bodies), size)
                 raise
             body_start, body_end = packed, packed + len(bodies[-1])
-            table[index, kernels.BODY_START : kernels.BODY_END + 1] = body_start, body_end
+            table[index, layout.BODY_START : layout.BODY_END + 1] = body_start, body_end
             packed = body_end
         size += body_end - body_start
         if size > COLUMN_BYTES_MAX:
@@ -124,14 +127,14 @@ def _read(source: Any, part: _Part, wanted: Wanted) -> pa.RecordBatch:
     if part.body_bytes > COLUMN_BYTES_MAX:
         raise BadValue("2 GiB of records do not fit into one Arrow batch: use decode_stream")
     bodies = np.frombuffer(part.bodies, np.uint8)
-    sizes = part.table[:, kernels.BODY_END] - part.table[:, kernels.BODY_START]
+    sizes = part.table[:, layout.BODY_END] - part.table[:, layout.BODY_START]
     # A header that claims more records than can be there must not cost memory.
-    row_count = int(np.minimum(part.table[:, kernels.COUNT], sizes // RECORD_SIZE_MIN).sum())
+    row_count = int(np.minimum(part.table[:, layout.COUNT], sizes // RECORD_SIZE_MIN).sum())
     offsets = wanted.first, wanted.last
     columns = Columns(row_count, int(sizes.sum()), wanted.columns, offsets)
-    bad = kernels.fill(source, bodies, part.table, columns.rows)
-    if bad != kernels.GOOD:
-        raise _explain(source, int(part.table[bad, kernels.POSITION]), wanted)
+    bad = fill(source, bodies, part.table, columns.rows)
+    if bad != layout.GOOD:
+        raise _explain(source, int(part.table[bad, layout.POSITION]), wanted)
     return columns.finish(source, bodies)
 
 

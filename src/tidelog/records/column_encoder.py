@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from tidelog.records.arrays import zeros
 from tidelog.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -23,7 +24,8 @@ from tidelog.records.batch import (
     sequence_after,
 )
 from tidelog.records.compression import NAMES, NONE, compress
-from tidelog.records.encode_kernel import Bytes, Source, Written, write_records
+from tidelog.records.native import write_records
+from tidelog.records.source_rows import TIME_MAX, WRITTEN, WRITTEN_BYTES, Bytes, Source
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024
 
@@ -69,25 +71,28 @@ class RowEncoder:
     ) -> Iterator[bytearray]:
         """`rows` are numbers of rows, int64, read-only."""
         sequence = producer.get("base_sequence", NO_SEQUENCE)
+        written = zeros(WRITTEN)
         start = 0
         while start < len(rows):
             body = self._output
-            written = write_records(source, rows[start:], body)
-            if not written.rows:
-                body = np.empty(written.size, np.uint8)
-                written = write_records(source, rows[start : start + 1], body)
+            count = write_records(source, rows[start:], body, written)
+            if not count:
+                body = np.empty(written[WRITTEN_BYTES], np.uint8)
+                count = write_records(source, rows[start : start + 1], body, written)
             row = int(rows[start])
-            header = _header(source, row, written, producer)._replace(base_sequence=sequence)
-            made = _sealed(header, body[: written.size], self._compression)
+            header = _header(source, row, count, producer)._replace(
+                base_sequence=sequence, max_timestamp=written[TIME_MAX]
+            )
+            made = _sealed(header, body[: written[WRITTEN_BYTES]], self._compression)
             if len(made) > self._bytes_max:
                 raise _too_large(row, len(made), self._bytes_max)
             yield made
-            start += written.rows
+            start += count
             if sequence != NO_SEQUENCE:
-                sequence = sequence_after(sequence, written.rows)
+                sequence = sequence_after(sequence, count)
 
 
-def _header(source: Source, row: int, written: Written, producer: ProducerFields) -> BatchHeader:
+def _header(source: Source, row: int, count: int, producer: ProducerFields) -> BatchHeader:
     return BatchHeader(
         base_offset=0,
         length=0,
@@ -95,13 +100,13 @@ def _header(source: Source, row: int, written: Written, producer: ProducerFields
         magic=MAGIC,
         crc=0,
         attributes=TRANSACTIONAL * producer.get("transactional", False),
-        last_offset_delta=written.rows - 1,
+        last_offset_delta=count - 1,
         base_timestamp=int(source.timestamp[row]),
-        max_timestamp=written.max_timestamp,
+        max_timestamp=NO_TIMESTAMP,
         producer_id=producer.get("producer_id", NO_PRODUCER_ID),
         producer_epoch=producer.get("producer_epoch", NO_PRODUCER_EPOCH),
         base_sequence=NO_SEQUENCE,
-        record_count=written.rows,
+        record_count=count,
     )
 
 

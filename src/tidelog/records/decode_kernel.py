@@ -6,7 +6,7 @@ and `reference` finds the words. `fill_headers` then copies record headers, whos
 and size are known by then, from where `fill` saw them.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from numba import types
 
@@ -29,6 +29,23 @@ from tidelog.records.byte_kernels import (
     read_varlong,
 )
 from tidelog.records.crc_kernel import crc32c
+from tidelog.records.decoded_rows import (
+    BODY_END,
+    BODY_START,
+    CODEC,
+    COUNT,
+    GOOD,
+    HEADER_KEY_BYTES,
+    HEADER_NULLS,
+    HEADER_VALUE_BYTES,
+    HEADERS,
+    POSITION,
+    ROWS,
+    USED_BYTES,
+    USED_NULLS,
+    Cells,
+    Rows,
+)
 from tidelog.records.kernels import (
     BYTES,
     BYTES_OUT,
@@ -40,60 +57,12 @@ from tidelog.records.kernels import (
 )
 from tidelog.records.reference import RECORD_SIZE_MIN
 
-# The columns of the table of batches.
-POSITION: Final = 0
-BODY_START: Final = 1
-BODY_END: Final = 2
-CODEC: Final = 3
-COUNT: Final = 4
-TABLE_WIDTH: Final = 5
-
-# What `fill` counts.
-ROWS: Final = 0
-HEADERS: Final = 1
-HEADER_KEY_BYTES: Final = 2
-HEADER_VALUE_BYTES: Final = 3
-HEADER_NULLS: Final = 4
-TOTALS: Final = 5
-
-# What is used of a column of bytes.
-USED_BYTES: Final = 0
-USED_NULLS: Final = 1
-
-GOOD: Final = -1
 _OFFSET_MAX: Final = (1 << 63) - 1
-
-
-class Cells(NamedTuple):
-    """A column of bytes as Arrow keeps it. Not wanted: `ends` is empty."""
-
-    ends: Any
-    valid: Any
-    content: Any
-    used: Any
-
-
-class Rows(NamedTuple):
-    """The offsets wanted, and where `fill` writes."""
-
-    first: int
-    last: int
-    offset: Any
-    timestamp: Any
-    timestamp_type: Any
-    key: Cells
-    value: Cells
-    header_ends: Any
-    header_valid: Any
-    header_position: Any
-    totals: Any
-
 
 CELLS: Final = types.NamedTuple((INT32S_OUT, BYTES_OUT, BYTES_OUT, INT64S_OUT), Cells)
 _NUMBERS: Final = (types.int64, types.int64, INT64S_OUT, INT64S_OUT, INT32S_OUT)
 _HEADERS: Final = (INT32S_OUT, BYTES_OUT, INT64S_OUT, INT64S_OUT)
 ROWS_TYPE: Final = types.NamedTuple((*_NUMBERS, CELLS, CELLS, *_HEADERS), Rows)
-_RESULT: Final = types.UniTuple(types.int64, 2)
 
 
 @helper
@@ -113,10 +82,11 @@ def _header_is_sound(data: Any, position: int, end: int, verify_crc: bool) -> An
     return True
 
 
-@kernel(_RESULT(BYTES, types.int64, types.int64, types.boolean, TABLE))
-def survey(data: Any, first: int, last: int, verify_crc: bool, table: Any) -> Any:
-    """Lists the data batches with offsets in first..last. Gives back how many there are, and
-    the position of a batch that is not sound, which ends the list, or GOOD."""
+@kernel(types.int64(BYTES, types.int64, types.int64, types.boolean, TABLE, INT64S_OUT))
+def survey(data: Any, first: int, last: int, verify_crc: bool, table: Any, stopped: Any) -> Any:
+    """Lists the data batches with offsets in first..last. Gives back how many there are, and in
+    `stopped` the position of a batch that is not sound, which ends the list, or GOOD."""
+    stopped[0] = GOOD
     found = 0
     position = 0
     while position + MAGIC_POSITION < len(data):
@@ -128,7 +98,8 @@ def survey(data: Any, first: int, last: int, verify_crc: bool, table: Any) -> An
         if end > len(data):
             break
         if not _header_is_sound(data, position, end, verify_crc):
-            return found, position
+            stopped[0] = position
+            return found
         last_offset = base_offset + read_int32(data, position + 23)
         is_control = data[position + 22] & CONTROL
         if not is_control and base_offset <= last and last_offset >= first:
@@ -139,7 +110,7 @@ def survey(data: Any, first: int, last: int, verify_crc: bool, table: Any) -> An
             table[found, COUNT] = read_int32(data, position + 57)
             found += 1
         position = end
-    return found, GOOD
+    return found
 
 
 @helper

@@ -5,7 +5,7 @@ close the batch and come back for the rest. Timestamps count from the first row 
 offsets from 0.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from numba import types
 
@@ -15,42 +15,13 @@ from tidelog.records.byte_kernels import (
     varint_size,
     write_varint,
 )
-from tidelog.records.kernels import BYTES, BYTES_OUT, INT64S, helper, kernel
-
-
-class Bytes(NamedTuple):
-    """A column of bytes. `first_bit` is where its validity starts, -1 if there are no nulls."""
-
-    ends: Any
-    valid: Any
-    first_bit: int
-    content: Any
-
-
-class Source(NamedTuple):
-    """The columns to write. Without headers `header_ends` is empty."""
-
-    timestamp: Any
-    key: Bytes
-    value: Bytes
-    header_ends: Any
-    header_key: Bytes
-    header_value: Bytes
-
-
-class Written(NamedTuple):
-    """Rows and bytes written; no row and the bytes needed, if not even the first one fits."""
-
-    rows: int
-    size: int
-    max_timestamp: int
-
+from tidelog.records.kernels import BYTES, BYTES_OUT, INT64S, INT64S_OUT, helper, kernel
+from tidelog.records.source_rows import TIME_MAX, WRITTEN_BYTES, Bytes, Source
 
 BYTES_COLUMN: Final = types.NamedTuple((INT64S, BYTES, types.int64, BYTES), Bytes)
 _SOURCE: Final = types.NamedTuple(
     (INT64S, BYTES_COLUMN, BYTES_COLUMN, INT64S, BYTES_COLUMN, BYTES_COLUMN), Source
 )
-_WRITTEN: Final = types.NamedUniTuple(types.int64, 3, Written)
 
 
 @helper
@@ -107,12 +78,14 @@ def _write_cells(output: Any, position: int, source: Any, row: int) -> Any:
     return position
 
 
-@kernel(_WRITTEN(_SOURCE, INT64S, BYTES_OUT))
-def write_records(source: Any, rows: Any, output: Any) -> Any:
-    """`rows` has at least one."""
+@kernel(types.int64(_SOURCE, INT64S, BYTES_OUT, INT64S_OUT))
+def write_records(source: Any, rows: Any, output: Any, written: Any) -> int:
+    """`rows` has at least one. Gives back how many were written; no row and the bytes needed, if
+    not even the first one fits."""
     base_timestamp = source.timestamp[rows[0]]
     max_timestamp = base_timestamp
     position = 0
+    count = 0
     for offset_delta in range(len(rows)):
         row = rows[offset_delta]
         timestamp = source.timestamp[row]
@@ -120,11 +93,16 @@ def write_records(source: Any, rows: Any, output: Any) -> Any:
         size = _record_size(source, row, time_delta, offset_delta)
         needed = varint_size(size) + size
         if position + needed > len(output):
-            return Written(offset_delta, position or needed, max_timestamp)
+            if count == 0:
+                position = needed
+            break
         position = write_varint(output, position, size)
         output[position] = 0
         position = write_varint(output, position + 1, time_delta)
         position = write_varint(output, position, offset_delta)
         position = _write_cells(output, position, source, row)
         max_timestamp = max(max_timestamp, timestamp)
-    return Written(len(rows), position, max_timestamp)
+        count += 1
+    written[WRITTEN_BYTES] = position
+    written[TIME_MAX] = max_timestamp
+    return count

@@ -13,17 +13,24 @@ from typing import Any, Final
 from tidelog.records.native_code import find_code
 
 KERNELS: Final[Mapping[str, str]] = {
+    "choose_slots": "routing_kernels",
     "clean_batches": "clean_kernels",
     "close_indexer": "batch_kernels",
     "copy_kept": "clean_kernels",
     "count_keyless": "inspect_kernels",
+    "fill": "decode_kernel",
+    "fill_headers": "decode_kernel",
     "judge_records": "clean_kernels",
     "map_batches": "map_kernels",
     "map_records": "map_kernels",
     "move_keys": "key_kernels",
     "move_producers": "producer_kernels",
     "note_one_batch": "batch_kernels",
+    "order_rows": "routing_kernels",
     "scan_batches": "scan_kernels",
+    "survey": "decode_kernel",
+    "walk_good": "walk_kernels",
+    "write_records": "encode_kernel",
 }
 """The module that each is written in."""
 
@@ -132,14 +139,21 @@ class Kernel:
         return Call(self._name, arguments)
 
 
+choose_slots: Final = Kernel("choose_slots")
 clean_batches: Final = Kernel("clean_batches")
 close_indexer: Final = Kernel("close_indexer")
 copy_kept: Final = Kernel("copy_kept")
 count_keyless: Final = Kernel("count_keyless")
+fill: Final = Kernel("fill")
+fill_headers: Final = Kernel("fill_headers")
 judge_records: Final = Kernel("judge_records")
 map_batches: Final = Kernel("map_batches")
 map_records: Final = Kernel("map_records")
 move_keys: Final = Kernel("move_keys")
 move_producers: Final = Kernel("move_producers")
 note_one_batch: Final = Kernel("note_one_batch")
+order_rows: Final = Kernel("order_rows")
 scan_batches: Final = Kernel("scan_batches")
+survey: Final = Kernel("survey")
+walk_good: Final = Kernel("walk_good")
+write_records: Final = Kernel("write_records")

@@ -7,7 +7,7 @@ then the hash of its key. Rows with neither go to one partition, until they fill
 to the next.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numba import types
@@ -15,21 +15,9 @@ from numba import types
 from tidelog.records.encode_kernel import BYTES_COLUMN, length_of
 from tidelog.records.kernels import INT64S, INT64S_OUT, helper, kernel
 from tidelog.records.partition_kernels import key_hash
+from tidelog.records.source_rows import ALL_GOOD, NOT_NAMED, Topics
 
-NOT_NAMED: Final = -(1 << 63)
-"""In the column of partitions: the row leaves it open."""
-ALL_GOOD: Final = -1
 _ROW_OVERHEAD_BYTES: Final = 16
-
-
-class Topics(NamedTuple):
-    """For each topic: its first slot, its partitions, which of them gets the rows that may go
-    anywhere, and how many bytes of such rows that one has."""
-
-    first_slot: Any
-    partition_count: Any
-    open_partition: Any
-    open_bytes: Any
 
 
 TOPICS: Final = types.NamedTuple((INT64S, INT64S, INT64S_OUT, INT64S_OUT), Topics)

@@ -1,6 +1,5 @@
-"""Topics that records are copied into: they must be there, and say how large a batch may be."""
+"""Topics that records are written into: they must be there, and say how large a batch may be."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
@@ -25,11 +24,10 @@ def find_target(client: Client, name: str, *, partition_count: int) -> Topic:
         ) from error
 
 
-def batch_bytes_for(client: Client, topics: Iterable[str]) -> int:
-    """What all of them take; a broker that does not tell is given what brokers take by default."""
-    sizes = [BATCH_BYTES]
-    resources = [Resource("topic", name) for name in topics]
-    for found in describe_configs(client, resources).values() if resources else ():
-        if not isinstance(found, KafkaError):
-            sizes += [int(one.value) for one in found if one.name == _SIZE and one.value]
-    return max(min(sizes), 1)
+def batch_bytes_max(client: Client, topic: str) -> int:
+    """What its brokers take as one batch; of those that do not tell, what they do by default."""
+    resource = Resource("topic", topic)
+    found = describe_configs(client, [resource])[resource]
+    if isinstance(found, KafkaError):
+        return BATCH_BYTES
+    return next((int(one.value) for one in found if one.name == _SIZE and one.value), BATCH_BYTES)

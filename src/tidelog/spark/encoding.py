@@ -2,7 +2,7 @@
 
 An `Encoder` takes one Arrow batch after the other and gives the encoded batches of each
 topic-partition, rows in their order. All that is done per row is done by compiled loops. It knows
-nothing of brokers: it is told how many partitions a topic has.
+nothing of brokers: it is told how many partitions a topic has, and how large a batch it takes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.records.batch import HEADER_SIZE
 from tidelog.records.column_encoder import RowEncoder, columns_of, fixed
-from tidelog.records.encode_kernel import Source
-from tidelog.records.routing_kernels import ALL_GOOD, NOT_NAMED, Topics, choose_slots, order_rows
+from tidelog.records.native import choose_slots, order_rows
+from tidelog.records.source_rows import ALL_GOOD, NOT_NAMED, Source, Topics
 from tidelog.spark.sink_options import COLUMNS, Batching
 
 GATHERED_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -60,19 +60,18 @@ class Encoder:
         *,
         topic: str | None,
         partition_count: Callable[[str], int],
+        batch_bytes_max: Callable[[str], int],
         first_partition: int,
     ) -> None:
         """`topic` is that of all rows; without it each row names its own. Rows that may go
         anywhere begin with `first_partition`, modulo how many there are."""
         self._topic = topic
         self._partition_count = partition_count
+        self._batch_bytes_max = batch_bytes_max
         self._first_partition = first_partition
-        self._batch_bytes = batching.batch_bytes
-        self._rows = RowEncoder(
-            compression=batching.compression,
-            batch_bytes=batching.batch_bytes,
-            bytes_max=batching.request_bytes_max,
-        )
+        self._batching = batching
+        self._by_topic: dict[str, RowEncoder] = {}
+        self._by_batch_bytes: dict[int, RowEncoder] = {}
         self._counts: dict[str, int] = {}
         self._open_partitions: dict[str, int] = {}
 
@@ -84,7 +83,7 @@ class Encoder:
         topics = self._topics(names)
         slots = np.empty(rows.num_rows, np.int64)
         named = _named_partitions(rows)
-        body_bytes = self._batch_bytes - HEADER_SIZE
+        body_bytes = self._batching.batch_bytes - HEADER_SIZE
         bad = choose_slots(row_topics, named, source.key, source.value, topics, body_bytes, slots)
         if bad != ALL_GOOD:
             topic = names[row_topics[bad]] if len(row_topics) else names[0]
@@ -104,15 +103,27 @@ class Encoder:
             index = int(np.searchsorted(topics.first_slot, slot, side="right")) - 1
             topic, partition = names[index], slot - int(topics.first_slot[index])
             rows = ordered[starts[slot] : ends[slot]]
-            for batch in self._encode_rows(source, rows, f"{topic}-{partition}"):
-                yield Encoded(topic=topic, partition=partition, batch=batch)
+            try:
+                for batch in self._row_encoder(topic).encode(source, rows):
+                    yield Encoded(topic=topic, partition=partition, batch=batch)
+            except KafkaError as error:
+                advice = "the option kafka.max.request.size says how large one may be"
+                why = f"{topic}-{partition}: {error.message}; {advice}"
+                raise KafkaError(error.code, why) from error
 
-    def _encode_rows(self, source: Source, rows: Any, where: str) -> Iterator[bytearray]:
-        try:
-            yield from self._rows.encode(source, rows)
-        except KafkaError as error:
-            advice = "the option kafka.max.request.size says how large one may be"
-            raise KafkaError(error.code, f"{where}: {error.message}; {advice}") from error
+    def _row_encoder(self, topic: str) -> RowEncoder:
+        """Topics that take batches of the same size share one, and its memory."""
+        if topic not in self._by_topic:
+            batching = self._batching
+            size = min(batching.batch_bytes, self._batch_bytes_max(topic))
+            if size not in self._by_batch_bytes:
+                self._by_batch_bytes[size] = RowEncoder(
+                    compression=batching.compression,
+                    batch_bytes=size,
+                    bytes_max=batching.request_bytes_max,
+                )
+            self._by_topic[topic] = self._by_batch_bytes[size]
+        return self._by_topic[topic]
 
     def _row_topics(self, rows: pa.RecordBatch) -> tuple[list[str], Any]:
         """The topics there are, and which of them each row is for, if there is a choice."""

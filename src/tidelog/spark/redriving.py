@@ -21,7 +21,7 @@ from tidelog.client.client import Client
 from tidelog.client.fetching import Range
 from tidelog.client.writing import BatchWriter
 from tidelog.records.compression import NONE
-from tidelog.spark.copy_targets import batch_bytes_for
+from tidelog.spark.copy_targets import BATCH_BYTES, batch_bytes_max
 from tidelog.spark.dead_letter_counts import Counts
 from tidelog.spark.dead_letter_reading import Choice, read_letters
 from tidelog.spark.encoding import Encoder
@@ -30,6 +30,12 @@ from tidelog.spark.sink_options import REQUEST_BYTES_MAX, Batching
 Tell = Callable[[int], None]
 """Told now and then how many records have been dealt with so far."""
 _NOT_THERE: Final = 0
+_BATCHING: Final = Batching(
+    compression=NONE,
+    batch_bytes=BATCH_BYTES,
+    request_bytes_max=REQUEST_BYTES_MAX,
+    linger_ms=0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +89,14 @@ class Redriver:
             missing=Counter({name: targets[name] for name in missing}),
         )
 
-    def redrive(self, targets: Sequence[str], tell: Tell) -> int:
-        """How many were written. `targets` are those of the survey. Where `tell` raises
-        KeyboardInterrupt, exactly what lies before `reached` has been written."""
+    def redrive(self, tell: Tell) -> int:
+        """How many were written. Where `tell` raises KeyboardInterrupt, exactly what lies before
+        `reached` has been written."""
         encoder = Encoder(
-            self._batching(targets),
+            _BATCHING,
             topic=None,
             partition_count=self._count_there,
+            batch_bytes_max=lambda topic: batch_bytes_max(self._client, topic),
             first_partition=0,
         )
         written = 0
@@ -110,14 +117,6 @@ class Redriver:
             writer.flush()
             self.reached |= {one.partition: one.end for one in self._ranges}
             return written + _acknowledged(writer)
-
-    def _batching(self, targets: Sequence[str]) -> Batching:
-        return Batching(
-            compression=NONE,
-            batch_bytes=batch_bytes_for(self._client, targets),
-            request_bytes_max=REQUEST_BYTES_MAX,
-            linger_ms=0,
-        )
 
     def _pass(self, wanted: Range, letters: pa.RecordBatch) -> None:
         """Partitions are read one after the other."""

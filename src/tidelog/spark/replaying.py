@@ -26,7 +26,6 @@ class Replay:
     """Of one topic, at least one, and none of them empty."""
     into: str
     keeps_partitions: bool
-    batch_bytes: int
 
 
 def run_replay(spark: "SparkSession", replay: Replay) -> int:
@@ -36,7 +35,7 @@ def run_replay(spark: "SparkSession", replay: Replay) -> int:
     counted = Observation()
     rows = _read(spark, replay).observe(counted, sql.count(sql.lit(1)).alias(_COUNT))
     writer = rows.write.format("tidelog").option("kafka.bootstrap.servers", replay.bootstrap)
-    writer = writer.option("topic", replay.into).option("kafka.batch.size", replay.batch_bytes)
+    writer = writer.option("topic", replay.into)
     # How large a record may be is for the topic to say that it goes to.
     writer.option("kafka.max.request.size", REQUEST_BYTES_MAX).mode("append").save()
     return int(counted.get[_COUNT])

@@ -10,9 +10,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.client.client import Client
 from tidelog.client.writing import BatchWriter
+from tidelog.spark.copy_targets import batch_bytes_max
 from tidelog.spark.encoding import Encoder, gather
 from tidelog.spark.sink_options import SinkOptions
 
@@ -35,11 +35,8 @@ def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Count
             timeout_ms=sending.delivery_timeout_ms,
         ) as writer,
     ):
-        try:
-            _send(options, batches, client, writer)
-            writer.flush()
-        except KafkaError as error:
-            raise _explained(error) from error
+        _send(options, batches, client, writer)
+        writer.flush()
         counts: Counter[tuple[str, int]] = Counter()
         for topic, partition, _, count in writer.acknowledged():
             counts[topic, partition] += count
@@ -53,6 +50,7 @@ def _send(
         options.batching,
         topic=options.topic,
         partition_count=lambda topic: len(client.topic_soon(topic, _NEW_TOPIC_MS).partitions),
+        batch_bytes_max=lambda topic: batch_bytes_max(client, topic),
         # Many small tasks, one after the other, shall not all write to the first partition.
         first_partition=random.randrange(_FIRST_PARTITION_MAX),
     )
@@ -63,13 +61,3 @@ def _send(
 
 def _clock_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _explained(error: KafkaError) -> KafkaError:
-    if error.code is not ErrorCode.message_too_large:
-        return error
-    return KafkaError(
-        error.code,
-        f"{error.message}; if the topic's max.message.bytes is smaller than the option "
-        "kafka.batch.size, lower that",
-    )

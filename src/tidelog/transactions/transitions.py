@@ -91,12 +91,13 @@ def check_owner(transaction: Transaction, producer: Producer) -> None:
             f"the last transaction of {transaction.transactional_id} is still ending",
         )
     if producer.producer_id != transaction.producer_id:
-        raise KafkaError(
-            ErrorCode.invalid_producer_id_mapping,
-            f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not "
-            f"{producer.producer_id}",
-        )
-    if producer.epoch != transaction.producer_epoch:
+        raise _other_id(transaction, producer)
+    _check_epoch(transaction, producer)
+
+
+def _check_epoch(transaction: Transaction, producer: Producer) -> None:
+    """The last epoch is given to nobody, so nobody has it."""
+    if not producer.epoch == transaction.producer_epoch < EPOCH_MAX:
         raise _fenced(transaction, producer)
 
 
@@ -129,8 +130,7 @@ def ended(
         return _ended_raising(transaction, producer, client_version, is_commit=is_commit)
     if producer.producer_id != transaction.producer_id:
         raise _other_id(transaction, producer)
-    if producer.epoch != transaction.producer_epoch:
-        raise _fenced(transaction, producer)
+    _check_epoch(transaction, producer)
     if transaction.status is Status.Ongoing:
         return _prepared(transaction, is_commit=is_commit, client_version=client_version)
     _check_same_end(transaction, is_commit=is_commit)
@@ -146,12 +146,12 @@ def _ended_raising(
     if producer.producer_id != transaction.producer_id and not is_rolled:
         raise _other_id(transaction, producer)
     is_repeated = is_rolled or _is_raised(transaction, producer)
-    is_current = not is_rolled and producer.epoch == transaction.producer_epoch
     if is_repeated and transaction.status in (*PREPARED, *COMPLETE):
         _check_same_end(transaction, is_commit=is_commit)
         return None
-    if not is_current or transaction.status in PREPARED:
+    if transaction.status in PREPARED:
         raise _fenced(transaction, producer)
+    _check_epoch(transaction, producer)
     if transaction.status is not Status.Ongoing and is_commit:
         raise _wrong_state(transaction, "committed")
     return _prepared(transaction, is_commit=is_commit, client_version=client_version)

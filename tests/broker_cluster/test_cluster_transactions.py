@@ -1,0 +1,213 @@
+"""Transactions through a cluster: brokers die, and each transaction is read whole or not at all
+(A4, V13, V14, X28, X30)."""
+
+from typing import Any
+
+import pytest
+
+from support.brokers import SimClient
+from support.sim_cluster import SimCluster
+from support.transactional import (
+    END_TXN,
+    FIND_COORDINATOR,
+    TxnProducer,
+    last_stable_offset,
+    read_committed,
+)
+from tidelog.base.ids import TRANSACTION_STATE
+
+OUT = "out"
+
+
+class Cluster:
+    """The port `Reach` of the producer."""
+
+    def __init__(self, seed: int = 0, **settings: Any) -> None:
+        self.sim = SimCluster(
+            seed=seed,
+            transaction_state_log_num_partitions=1,
+            offsets_topic_num_partitions=1,
+            **settings,
+        )
+        self._clients: dict[int, SimClient] = {}
+        self.sim.create(OUT, replicas=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+
+    def _client(self, broker_id: int) -> SimClient:
+        client = self._clients.get(broker_id)
+        if client is None or client.closed_why is not None:
+            client = self._clients[broker_id] = self.sim.client(broker_id)
+        return client
+
+    def leader(self, topic: str, index: int) -> SimClient:
+        return self._client(self.sim.wait_led(topic, index))
+
+    def coordinator(self, transactional_id: str) -> SimClient:
+        find = {"key_type": 1, "coordinator_keys": [transactional_id]}
+        while True:
+            asked = self._client(self.sim.alive[0])
+            (found,) = asked.ask(FIND_COORDINATOR, 4, **find).coordinators
+            if found.error_code.name == "none" and found.node_id in self.sim.alive:
+                return self._client(found.node_id)
+            self.sim.run_for(50)
+
+    def run_for(self, duration_ms: int) -> None:
+        self.sim.run_for(duration_ms)
+
+    def producer(self, name: str = "t", **options: Any) -> TxnProducer:
+        made = TxnProducer(self, name, **options)
+        assert made.init() == "none"
+        return made
+
+    @property
+    def coordinator_id(self) -> int:
+        return self.sim.wait_led(TRANSACTION_STATE)
+
+    def kill(self, broker_id: int) -> None:
+        self._clients.pop(broker_id, None)
+        self.sim.kill(broker_id)
+
+    def read(self) -> list[list[str]]:
+        return [read_committed(self, OUT, index) for index in range(3)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_over_partitions_of_several_leaders_is_read_whole(version: int) -> None:
+    """A4: markers go to leaders on other brokers."""
+    cluster = Cluster()
+    producer = cluster.producer(version=version)
+    for number, commit in enumerate([True, False, True]):
+        for index in range(3):
+            assert producer.write(OUT, f"{number}", index=index) == "none"
+        assert producer.end(commit=commit) == "none"
+    cluster.run_for(500)
+    assert cluster.read() == [["0", "2"]] * 3
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_leader_that_dies_loses_no_transaction(version: int) -> None:
+    """X28: the follower that leads then knows the producers, the open and the aborted ones."""
+    cluster = Cluster()
+    producer, other = cluster.producer(version=version), cluster.producer("other", version=version)
+    other.write(OUT, "aborted")
+    other.end(commit=False)
+    cluster.run_for(200)
+    producer.write(OUT, "a")
+    leader = cluster.sim.wait_led(OUT)
+    cluster.kill(leader)
+    assert read_committed(cluster, OUT) == []
+    assert producer.write(OUT, "b") == "none"
+    assert producer.end() == "none"
+    cluster.run_for(1_000)
+    assert read_committed(cluster, OUT) == ["a", "b"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_coordinator_that_dies_before_the_markers_are_written_is_followed_by_one_that_does(
+    version: int, commit: bool
+) -> None:
+    """V14: what was decided stays so, and a repeated EndTxn is answered with success."""
+    cluster = Cluster()
+    producer = cluster.producer(version=version)
+    for index in range(3):
+        producer.write(OUT, "a", index=index)
+    coordinator = cluster.coordinator_id
+    others = [broker_id for broker_id in (1, 2, 3) if broker_id != coordinator]
+    shard = cluster.sim.broker(coordinator).coordinators.transactions.find("t")
+    client = cluster.coordinator("t")
+    asked = (producer.producer_id, producer.epoch)
+    client.send(
+        END_TXN,
+        5 if version == 2 else 3,
+        transactional_id="t",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        committed=commit,
+    )
+
+    def is_prepared() -> bool:
+        found = shard.find("t")
+        return found is not None and found.status.name.startswith("Prepare")
+
+    assert cluster.sim.loop.run_until(is_prepared)
+    cluster.sim.wait_caught_up(TRANSACTION_STATE)
+    cluster.kill(coordinator)
+    assert cluster.coordinator_id in others
+    assert producer.end(commit=commit) == "none", "repeated elsewhere"
+    assert (producer.producer_id, producer.epoch) == (asked[0], asked[1] + (version == 2))
+    cluster.run_for(2_000)
+    assert cluster.read() == [["a"] * commit] * 3
+    assert producer.write(OUT, "b") == "none"
+    assert producer.end() == "none"
+
+
+def test_a_marker_finds_the_new_leader_of_its_partition() -> None:
+    """Whoever leads when it is asked for, it is written until it is there."""
+    cluster = Cluster()
+    producer = cluster.producer()
+    coordinator = cluster.coordinator_id
+    index = next(i for i in range(3) if cluster.sim.wait_led(OUT, i) != coordinator)
+    producer.write(OUT, "a", index=index)
+    leader = cluster.sim.wait_led(OUT, index)
+    cluster.sim.cut(coordinator, leader)
+    assert producer.end() == "none", "it is decided, whoever can be reached"
+    cluster.run_for(300)
+    cluster.sim.network.mend()
+    cluster.kill(leader)
+    cluster.run_for(15_000)
+    assert read_committed(cluster, OUT, index) == ["a"]
+    assert last_stable_offset(cluster.leader(OUT, index), OUT, index) == 2
+
+
+def test_a_transaction_of_a_topic_that_is_deleted_comes_to_its_end() -> None:
+    cluster = Cluster()
+    cluster.sim.create("gone", replicas=[[1, 2, 3]])
+    producer = cluster.producer()
+    producer.write("gone", "a")
+    producer.write(OUT, "a")
+    answer = cluster._client(cluster.sim.controller).ask(
+        20, 6, topics=[{"name": "gone", "topic_id": bytes(16)}], timeout=5_000
+    )
+    assert answer.responses[0].error_code.name == "none"
+    assert producer.end() == "none"
+    cluster.run_for(5_000)
+    assert read_committed(cluster, OUT) == ["a"]
+    assert producer.write(OUT, "b") == "none"
+
+
+def test_a_dead_producer_holds_up_readers_no_longer_than_its_timeout() -> None:
+    """V14."""
+    cluster = Cluster()
+    producer = cluster.producer(timeout_ms=5_000)
+    producer.write(OUT, "a")
+    cluster.kill(cluster.coordinator_id)
+    cluster.run_for(25_000)
+    assert read_committed(cluster, OUT) == []
+    assert last_stable_offset(cluster.leader(OUT, 0), OUT) == 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("seed", range(2))
+def test_brokers_die_one_after_the_other_and_every_transaction_is_whole(
+    seed: int, version: int
+) -> None:
+    """V13, V14: what was answered is read as it was answered, once, in order."""
+    cluster = Cluster(seed)
+    producer = cluster.producer(version=version)
+    expected: list[str] = []
+    for number in range(8):
+        if number % 2:
+            victim = cluster.sim.alive[(number + seed) % len(cluster.sim.alive)]
+            cluster.kill(victim)
+        for index in range(3):
+            assert producer.write(OUT, f"{number}", index=index) == "none"
+        commit = number % 3 != 2
+        assert producer.end(commit=commit) == "none"
+        expected += [f"{number}"] * commit
+        if number % 2:
+            cluster.sim.start(victim)
+            for index in range(3):
+                cluster.sim.wait_isr(OUT, 1, 2, 3, index=index)
+            cluster.sim.wait_isr(TRANSACTION_STATE, 1, 2, 3)
+    cluster.run_for(3_000)
+    assert cluster.read() == [expected] * 3
