@@ -26,10 +26,15 @@ _WORKER = b"pyspark.daemon"
 class Session:
     def __init__(self, python: Path, settings: Mapping[str, str], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        # kio loads hypothesis where it is installed, which takes longer than all the rest. It is
+        # for those who test, and not there where tidelog is used.
+        (folder / "hypothesis.py").write_text('raise ImportError("not here")\n')
         environment = {
             **os.environ,
             "PYSPARK_PYTHON": str(python),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")]
+            ),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         environment.pop("SPARK_HOME", None)

@@ -4,6 +4,8 @@ The leader keeps a session (D6 allows no second fetch beside the one under way):
 names all partitions, those after it only what has changed, so that a fetch costs as much as has
 changed. A partition is asked for again when its last answer was applied; one that is still being
 written, that failed a moment ago, or that is throttled is taken out of the session until then.
+Of a large answer the batches are taken in as they come, while the leader sends the rest: that is
+as if it had sent less, and the leader learns of it with the next fetch, as ever.
 A fetch that finds nothing waits at the leader. If a partition comes meanwhile, a request behind
 the waiting fetch has it answered at once: another broker asks so for the rest of what it wants.
 """
@@ -29,7 +31,7 @@ from tidelog.followed import (
 )
 from tidelog.peers.link import Link, Wiring
 from tidelog.wire.fetch import FetchPartition
-from tidelog.wire.follower_fetch import Answered, Fetched, FetchFrames, read_answer
+from tidelog.wire.follower_fetch import Answered, Fetched, FetchFrames, read_answer, read_coming
 from tidelog.wire.header import API_VERSIONS, request_header
 from tidelog.wire.values import INT32
 
@@ -37,6 +39,8 @@ NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
 PAUSE_MS_MIN: Final = 20
+PART_BYTES_MIN: Final = 256 * 1024
+"""Less than this is not worth a write of its own, while more is coming."""
 _SESSION_ERRORS: Final = frozenset(
     (
         ErrorCode.fetch_session_id_not_found,
@@ -61,6 +65,7 @@ class Fetcher:
         "_is_under_way",
         "_link",
         "_pause",
+        "_seen_bytes",
         "_seen_episodes",
         "_session_epoch",
         "_session_id",
@@ -100,6 +105,8 @@ class Fetcher:
         self._session_epoch = FIRST_EPOCH
         self._told_broker_epoch = -1
         self._seen_episodes = 0
+        self._seen_bytes = 0
+        """How much had come of the answer when it was last looked through."""
         self._is_under_way = False
         self._is_nudged = False
         self._is_planned = False
@@ -178,7 +185,8 @@ class Fetcher:
         frame = self._request()
         if frame is not None:
             self._is_under_way = True
-            self._link.send(frame, self._answered, self.limits.timeout_ms)
+            self._seen_bytes = 0
+            self._link.send(frame, self._answered, self.limits.timeout_ms, self._answering)
 
     def _nudge(self) -> None:
         """Has the fetch that may be waiting at the leader answered now."""
@@ -227,10 +235,13 @@ class Fetcher:
                 self._hold(tracked)
                 continue
             offset, last_epoch, start = tracked.partition.fetch_position()
-            bytes_max = self.limits.partition_bytes_max
+            limits = self.limits
+            is_behind = tracked.is_behind
+            bytes_max = limits.behind_bytes_max if is_behind else limits.partition_bytes_max
             row = (topic_id, index, tracked.epoch, offset, last_epoch, start, bytes_max)
             if row != tracked.told or in_session.get(key) is not tracked:
                 tracked.told = row
+                tracked.taken = 0
                 in_session[key] = tracked
                 rows.append(row)
         return rows
@@ -247,6 +258,31 @@ class Fetcher:
         self._leave(tracked)
 
     # -- answers
+
+    def _answering(self, coming: memoryview) -> None:
+        """Looks through what has come so far of an answer. If the connection is lost before the
+        rest comes, the next fetch begins behind what was taken in."""
+        if self._is_closed or len(coming) < self._seen_bytes + PART_BYTES_MIN:
+            return
+        self._seen_bytes = len(coming)
+        for fetched in read_coming(coming):
+            tracked = self._in_session.get((fetched.topic_id, fetched.partition))
+            if tracked is not None and fetched.records is not None:
+                records = fetched.records[tracked.taken :]
+                if len(records) >= PART_BYTES_MIN:
+                    self._take_part(tracked, fetched, records)
+
+    def _take_part(self, tracked: Tracked, fetched: Fetched, records: memoryview) -> None:
+        assert tracked.told is not None
+        taken = tracked.partition.fetched_in_part(
+            tracked.told[2], fetched.high_watermark, fetched.log_start_offset, records
+        )
+        if taken is None:
+            self._leave(tracked)
+            self._rest_from(tracked)
+        elif taken:
+            tracked.taken += taken
+            self._throttle.took(*tracked.key, taken)
 
     def _answered(self, answer: memoryview | KafkaError) -> None:
         self._is_under_way = self._is_nudged = False
@@ -286,6 +322,11 @@ class Fetcher:
     def _apply(self, tracked: Tracked, fetched: Fetched) -> None:
         told, records = tracked.told, fetched.records
         assert told is not None
+        size = len(records) if records else 0
+        tracked.is_behind = size * 2 > self.limits.partition_bytes_max
+        if records and tracked.taken:
+            records = records[tracked.taken :]
+        tracked.taken = 0
         if records:
             self._throttle.took(*tracked.key, len(records))
         tracked.condition = APPLYING

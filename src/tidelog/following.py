@@ -78,6 +78,30 @@ class Following:
             return False
         return verdict is not BACK_OFF
 
+    def fetched_in_part(
+        self,
+        leader_epoch: int,
+        high_watermark: int,
+        log_start_offset: int,
+        records: memoryview,
+    ) -> int | None:
+        """Takes in the batches that have come so far, as if the leader had sent no more; returns
+        their size: 0 where the disk may have to be waited for. None: it failed."""
+        partition = self.partition
+        if self.is_over or self._slow.must_not_wait_for(partition.log, len(records)):
+            return 0
+        if partition.replica.answered(leader_epoch, 0, None, log_start_offset) is not APPEND:
+            return 0
+        try:
+            if partition.log.log_start_offset == partition.log.log_end_offset:
+                self._begin_with(records)
+            size = partition.log.append_part(records, self.leader_epoch)
+        except KafkaError as wrong:
+            _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
+            return None
+        partition.has_followed(size, high_watermark, log_start_offset)
+        return size
+
     def _append(self, records: memoryview | None, leader: tuple[int, int]) -> bool | None:
         partition, size = self.partition, 0
         if records:

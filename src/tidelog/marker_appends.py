@@ -1,8 +1,8 @@
 """Ending a transaction in one partition that is led here: its marker, appended in its turn.
 
 What a producer has sent before comes before the marker, also if it is still being written beside
-the loop. A batch whose transaction is being verified is refused once the marker is here: the
-transaction it was to belong to is over (X30).
+the loop. A batch whose transaction is being verified has to be verified anew once the marker is
+here: the transaction it was to belong to may be over (X30).
 """
 
 from collections.abc import Callable

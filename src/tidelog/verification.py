@@ -4,8 +4,8 @@ A batch that comes late, when its transaction is over, would begin one that nobo
 of committed records would wait for it for ever (X30). So before a partition takes the first batch
 of a transaction its coordinator is asked, and for producers of the newer kind told: it adds the
 partition. Until there is an answer, and no longer than that, what the same producer sends to the
-same partition waits in its order; others do not. A marker that comes meanwhile has ended the
-transaction: those who wait are refused.
+same partition waits in its order; others do not. A marker that comes meanwhile may have ended the
+transaction after the coordinator was asked: then it is asked again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +107,9 @@ class Verification:
         if partition.guards.get(producer_id) is guard:
             del partition.guards[producer_id]
         elif code is ErrorCode.none:
-            code = ErrorCode.invalid_txn_state
+            for verified in guard.waiting:
+                self.admit(partition, question, verified)
+            return
         if code is not ErrorCode.none:
             what = f"{partition.name}: not in an open transaction of {question.transactional_id}"
             error = KafkaError(code, what)

@@ -226,8 +226,6 @@ def test_large_records_go_through_if_the_topic_takes_them() -> None:
         ("produce t x --zookeeper a:1", "--zookeeper: commands talk to brokers"),
         ("consume t --zookeeper a:1", "--zookeeper: commands talk to brokers"),
         ("consume t -b 127.0.0.1:1", "cannot reach 127.0.0.1:1: connection refused"),
-        ("consume t --group g --offset 1", "--offset and --group g: a group says itself what"),
-        ("consume t --group g --partition 0", "--partition and --group g: a group says itself"),
         ("consume t --offset x", "--offset x: must be earliest, latest, or a number from 0 on"),
         ("consume t -f --offset 1", "--from-beginning and --offset 1: give one of them"),
         ("consume t --offset 99", "--offset 99: t-0 "),
@@ -246,22 +244,6 @@ def test_a_mistake_with_records_is_one_line(arguments: str, message: str) -> Non
     assert (status, out) == (1, b"")
     assert err.startswith(f"tidelog: {message}")
     assert len(err.splitlines()) == 1
-
-
-def test_a_group_goes_on_behind_what_was_printed() -> None:
-    """A4: what was not printed is not committed, though librdkafka has fetched it."""
-    topic = made("shared-out", partitions=2)
-    written(topic, "--partition", "0", lines=b"a\nb\nc\n")
-    written(topic, "--partition", "1", lines=b"x\n")
-    as_group = ("consume", topic, "--group", "printing", "--from-beginning", "--exit")
-    status, first, err = run(*as_group, "--max-messages", "2")
-    assert (status, err, len(first.splitlines())) == (0, "", 2)
-    written(topic, "--partition", "0", lines=b"d\n")
-    status, second, err = run(*as_group)
-    assert (status, err) == (0, "")
-    assert sorted((first + second).split()) == [b"a", b"b", b"c", b"d", b"x"]
-    assert run(*as_group) == (0, b"", "")
-    assert read(topic, "--partition", "0") == b"a\nb\nc\nd\n"
 
 
 def test_other_clients_read_what_was_written(shared_server: Server) -> None:

@@ -112,6 +112,15 @@ def kcat() -> str:
 
 @pytest.fixture
 def kafkajs(bootstrap: str) -> Iterator[Kafkajs]:
+    yield from _kafkajs(bootstrap)
+
+
+@pytest.fixture
+def group_kafkajs(group_broker: Server) -> Iterator[Kafkajs]:
+    yield from _kafkajs(group_broker.address)
+
+
+def _kafkajs(bootstrap: str) -> Iterator[Kafkajs]:
     node = shutil.which("node") or missing("Node is not installed")
     if not (MODULES / "kafkajs").is_dir():
         missing(f"kafkajs is not installed in {MODULES}")

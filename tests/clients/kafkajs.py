@@ -51,6 +51,25 @@ class Kafkajs:
         record = {"topic": topic, "messages": messages, **(options or {})}
         return self._ask({"do": "send", "producer": producer or {}, "record": record})
 
+    def join(self, name: str, topic: str, group: str, **options: Any) -> None:
+        """Has a member of a group read a topic; it commits every record."""
+        options = {
+            "groupId": group,
+            "sessionTimeout": 6000,
+            "heartbeatInterval": 200,
+            "maxWaitTimeInMs": 200,
+            **options,
+        }
+        self._ask({"do": "join", "name": name, "topic": topic, "options": options})
+
+    def look(self, name: str) -> tuple[list[bytes], list[int]]:
+        """What a member has read, and the partitions it has."""
+        found = self._ask({"do": "look", "name": name})
+        return [base64.b64decode(value) for value in found["values"]], sorted(found["partitions"])
+
+    def leave(self, name: str) -> None:
+        self._ask({"do": "leave", "name": name})
+
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()

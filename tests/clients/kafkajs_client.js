@@ -32,6 +32,7 @@ const kafka = new Kafka({
   retry: { retries: 2 },
 })
 let admin
+const members = new Map()
 
 const bytes = text => (text === null ? null : Buffer.from(text, 'base64'))
 
@@ -50,6 +51,29 @@ const actions = {
       await admin.connect()
     }
     return admin[method](...(argument === null ? [] : [].concat(argument)))
+  },
+  // A member of a group; what it has read is told when it is asked for.
+  async join({ name, topic, options }) {
+    const consumer = kafka.consumer(options)
+    const member = { consumer, values: [], partitions: [], generations: 0 }
+    members.set(name, member)
+    consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+      member.partitions = payload.memberAssignment[topic] || []
+      member.generations += 1
+    })
+    await consumer.connect()
+    await consumer.subscribe({ topic, fromBeginning: true })
+    await consumer.run({
+      autoCommitThreshold: 1,
+      eachMessage: async ({ message }) => member.values.push(message.value.toString('base64')),
+    })
+  },
+  async look({ name }) {
+    const { values, partitions, generations } = members.get(name)
+    return { values, partitions, generations }
+  },
+  async leave({ name }) {
+    await members.get(name).consumer.disconnect()
   },
   async send({ producer: options, record }) {
     const createPartitioner = Partitioners.DefaultPartitioner

@@ -1,7 +1,10 @@
 """Groups that change between the classic and the newer protocol while they run (A5, V15)."""
 
+from typing import Any
+
+from support import group_stage
 from support.consumer_stage import Consumer, consumer_stage, find, owners, settle
-from support.group_stage import Member, Stage, leave, subscription
+from support.group_stage import Stage, leave
 from tidelog.base.errors import ErrorCode
 from tidelog.groups.consumer_protocol import (
     read_assignment,
@@ -11,6 +14,18 @@ from tidelog.groups.consumer_protocol import (
 from tidelog.groups.requests import Leaving
 
 ALL = [("orders", index) for index in range(6)]
+
+
+def owning(*topics: str, owned: dict[str, tuple[int, ...]] | None = None) -> bytes:
+    """What a consumer says that keeps its partitions while it joins again."""
+    named = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
+    said = b"\0\1" + len(topics).to_bytes(4, "big") + named + b"\xff\xff\xff\xff"
+    return said + write_assignment(0, owned or {})[2:-4]
+
+
+class Member(group_stage.Member):
+    def __init__(self, stage: Stage, name: str, **join: Any) -> None:
+        super().__init__(stage, name, **{"protocols": (("range", owning("orders")),), **join})
 
 
 def classic_group(stage: Stage, *names: str) -> list[Member]:
@@ -43,15 +58,10 @@ def partitions(member: Member) -> list[tuple[str, int]]:
     return sorted((topic, index) for topic, indexes in found.items() for index in indexes)
 
 
-def owning(*topics: str, owned: dict[str, tuple[int, ...]]) -> bytes:
-    """What a consumer says that keeps its partitions while it joins again."""
-    return subscription(*topics) + write_assignment(0, owned)[2:-4]
-
-
 def rejoin(member: Member, keeps: list[tuple[str, int]]) -> None:
     """A cooperative client: it joins with what it has, and syncs."""
     owned = {"orders": tuple(index for _, index in keeps)} if keeps else {}
-    member.join(protocols=(("cooperative", owning("orders", owned=owned)),))
+    member.join(protocols=(("range", owning("orders", owned=owned)),))
     member.sync()
 
 
@@ -181,7 +191,7 @@ def test_those_who_wait_for_a_generation_are_told_to_join_again_when_the_group_t
     stage = consumer_stage()
     a, b = classic_group(stage, "a", "b")
     a.joins.clear()
-    a.ask_to_join(protocols=(("range", subscription("orders", "more")),))
+    a.ask_to_join(protocols=(("range", owning("orders", "more")),))
     assert a.told is None, "it waits for b"
     Consumer(stage, "new").join()
     stage.wait(0)
@@ -232,13 +242,12 @@ def test_v15_a_classic_member_of_another_epoch_is_refused() -> None:
     rejoin(a, partitions(a))
     rejoin(a, partitions(a))
     settle(new)
+    mine, taken = partitions(a)[0][1], new.partitions[0][1]
     a.generation -= 1
     assert a.heartbeat() is ErrorCode.illegal_generation
     assert a.sync().syncs[-1].code is ErrorCode.illegal_generation
-    taken = new.partitions[0][1]
     assert a.commit(5, partition=taken) is ErrorCode.illegal_generation
     a.generation += 1
-    mine = partitions(a)[0][1]
     assert a.commit(6, partition=mine) is ErrorCode.none
 
 
@@ -246,7 +255,7 @@ def test_a_classic_member_without_a_protocol_in_common_is_refused() -> None:
     stage = consumer_stage()
     classic_group(stage, "a")
     Consumer(stage, "new").join()
-    other = Member(stage, "b", protocols=(("sticky", subscription("orders")),)).join()
+    other = Member(stage, "b", protocols=(("sticky", owning("orders")),)).join()
     assert other.told is ErrorCode.inconsistent_group_protocol
     other = Member(stage, "c", protocol_type="connect").join()
     assert other.told is ErrorCode.inconsistent_group_protocol

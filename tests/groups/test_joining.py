@@ -27,6 +27,14 @@ def test_one_that_is_new_is_given_an_id_and_joins_with_it() -> None:
     assert [shown.member_id for shown in joined.members] == [member.member_id]
 
 
+def test_however_long_a_name_is_an_id_can_be_made_of_it() -> None:
+    stage = Stage()
+    member = Member(stage, "ü" * 16_383).join()
+    stage.wait(10)
+    assert member.told is ErrorCode.none
+    assert len(member.member_id.encode()) < 32_768
+
+
 def test_an_older_client_is_a_member_at_once() -> None:
     stage = Stage()
     member = Member(stage, takes_member_id=False)

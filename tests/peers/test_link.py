@@ -141,6 +141,43 @@ def test_a_large_answer_comes_whole(stage: Stage) -> None:
     assert stage.wait_for(stage.ask(body)) == body
 
 
+def test_a_large_answer_can_be_seen_to_come(stage: Stage) -> None:
+    body = bytes(range(256)) * 3_000
+    stage.broker.on_request = lambda asked: asked.answer(body)
+    first, second = stage.link.next_correlation_id(), stage.link.next_correlation_id()
+    parts: list[bytes] = []
+    heard: list[bytes] = []
+
+    def expects(answer: memoryview | KafkaError) -> None:
+        assert isinstance(answer, memoryview)
+        heard.append(bytes(answer))
+
+    for number in (first, second):
+        stage.link.send(
+            frame_of(number, b""),
+            expects,
+            TIMEOUT_MS,
+            (lambda coming: parts.append(bytes(coming))) if number == second else None,
+        )
+    assert stage.loop.run_until(lambda: len(heard) == 2)
+    assert parts, "the second is told of, and only that"
+    assert all(heard[1].startswith(part) and len(part) < len(heard[1]) for part in parts)
+
+
+def test_what_comes_and_is_not_the_answer_is_not_told_in_part(stage: Stage) -> None:
+    body = bytes(500_000)
+    stage.broker.on_request = lambda asked: asked.answer(body, correlation_id=77)
+    parts: list[int] = []
+    heard: list[memoryview | KafkaError] = []
+    number = stage.link.next_correlation_id()
+    stage.link.send(
+        frame_of(number, b""), heard.append, TIMEOUT_MS, lambda coming: parts.append(len(coming))
+    )
+    assert stage.loop.run_until(lambda: bool(heard))
+    assert isinstance(heard[0], KafkaError)
+    assert parts == []
+
+
 def test_an_answer_that_is_kept_waiting_ends_the_connection_and_not_the_link(stage: Stage) -> None:
     stage.broker.on_request = swallow
     late, behind = stage.ask(b"late", 1_000), stage.ask(b"behind", 3_000)

@@ -39,7 +39,7 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 @pytest.fixture
 def only_long() -> None:
-    """A test that names this is part of the long form only."""
+    """A test that uses this is part of the long form only."""
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,8 @@ PHASES: Final = (*DOORS, BETWEEN_COMMITS, IDLE)
 VICTIMS: Final = ("driver", "worker", "leader")
 Kill = tuple[str, str]
 """Victim and phase."""
+UNDER_WAY: Final = ("logged", "reading", "writing", BETWEEN_COMMITS)
+"""Spark has logged a batch, and not that it is done."""
 IN_TASKS: Final = ("reading", "writing")
 WHILE_TASKS_READ: Final = (("leader", "reading"), ("worker", "reading"), ("driver", "reading"))
 HARMLESS: Final = {
@@ -76,7 +78,9 @@ class Story:
         """Returns when the query has got over it."""
         waiting = self._reach(phase)
         batch = self.driver.planned()
-        if batch > self.driver.committed():
+        is_under_way = batch > self.driver.committed()
+        assert is_under_way == (phase in UNDER_WAY)
+        if is_under_way:
             self._plans[batch] = self.driver.plan_text(batch)
         self._kill(victim, waiting)
         self.produce()
@@ -173,7 +177,7 @@ def topic_names() -> Iterator[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    stories = [WHILE_TASKS_READ]
+    stories: list[tuple[Kill, ...]] = [WHILE_TASKS_READ]
     if metafunc.config.getoption("--long", False):
         stories += [(kill,) for kill in itertools.product(VICTIMS, PHASES)]
     names = [", ".join(" ".join(kill) for kill in kills) for kills in stories]

@@ -100,8 +100,9 @@ def test_a_replay_that_fails_says_why_in_a_line(
     assert "\n" not in str(no.value)
 
 
+@pytest.mark.usefixtures("only_long")
 def test_an_interrupted_replay_says_so_and_the_next_one_copies_all(
-    spark: SparkSession, log_server: Server, new_topic: Any, only_long: None
+    spark: SparkSession, log_server: Server, new_topic: Any
 ) -> None:
     """At least once: what the first one has written stays."""
     bootstrap = log_server.address

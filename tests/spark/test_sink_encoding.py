@@ -65,7 +65,7 @@ def rows_of_topics(draw: st.DrawFn) -> list[Row]:
 
 def encoder(topic: str | None = None, first: int = 0, given: Given = NOTHING) -> Encoder:
     return Encoder(
-        SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **given}).batching,
+        SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **given}, is_stream=False).batching,
         topic=topic,
         partition_count=PARTITIONS.__getitem__,
         batch_bytes_max=lambda name: BATCH_BYTES_MAX.get(name, 1 << 20),

@@ -27,7 +27,7 @@ NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
-    return SinkOptions.parse({**NEEDED, **options})
+    return SinkOptions.parse({**NEEDED, **options}, is_stream=False)
 
 
 def test_options_have_the_defaults_of_a_careful_producer() -> None:
@@ -53,7 +53,12 @@ def test_a_batch_is_never_larger_than_a_request() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("delivery", "exactly-once", "needs transactions"),
+        (
+            "txnAppId",
+            "nightly",
+            "must be left out: it is for batch writes with delivery=exactly-once",
+        ),
+        ("txnVersion", "3", "must be left out"),
         ("delivery", "at-most-once", "must be at-least-once or exactly-once"),
         ("kafka.acks", "2", "must be all or -1 or 1 or 0"),
         ("kafka.compression.type", "brotli", "must be none or gzip or snappy or lz4 or zstd"),
@@ -68,7 +73,7 @@ def test_a_batch_is_never_larger_than_a_request() -> None:
         ("kafka.ssl.keystore.location", "/k", "TLS and SASL are not supported"),
         ("kafka.key.serializer", "x", "written as bytes"),
         ("kafka.value.serializer", "x", "written as bytes"),
-        ("kafka.transactional.id", "x", "not transactional yet"),
+        ("kafka.transactional.id", "x", "named after the query"),
         ("kafka.partitioner.class", "x", "give each row a partition"),
         ("includeHeaders", "true", "is for reading"),
         ("path", "/p", "topics have no path"),
@@ -86,9 +91,23 @@ def test_what_cannot_be_acted_on_is_refused_by_name(name: str, value: str, why: 
     assert why in str(raised.value)
 
 
+def test_a_write_of_a_series_has_a_name_and_a_number() -> None:
+    exactly_once = {"delivery": "exactly-once"}
+    found = parse({**exactly_once, "txnAppId": "nightly", "txnVersion": "3"})
+    assert (found.is_exactly_once, found.series) == (True, ("nightly", 3))
+    assert parse(exactly_once).series is None
+    for wrong in ({"txnAppId": "nightly"}, {"txnVersion": "3"}, {"txnAppId": "a/b"}):
+        with pytest.raises(BadValue, match="with a txnVersion"):
+            parse({**exactly_once, **wrong})
+    with pytest.raises(BadValue, match=r"must be true where delivery is exactly-once"):
+        parse({**exactly_once, "kafka.acks": "1"})
+    with pytest.raises(BadValue, match=r"txnAppId='a': must be left out"):
+        SinkOptions.parse({**NEEDED, **exactly_once, "txnAppId": "a"}, is_stream=True)
+
+
 def test_brokers_must_be_named() -> None:
     with pytest.raises(BadValue, match=r"option kafka.bootstrap.servers is missing"):
-        SinkOptions.parse({"topic": "t"})
+        SinkOptions.parse({"topic": "t"}, is_stream=False)
 
 
 def test_idempotence_needs_all_acks() -> None:

@@ -97,8 +97,9 @@ def second():
 """
 
 
+@pytest.mark.usefixtures("only_long")
 def test_a_pipeline_runs_on_a_master_and_at_a_connect_server(
-    spark_cluster: SparkCluster, log_server: Server, shop: Path, only_long: None
+    spark_cluster: SparkCluster, log_server: Server, shop: Path
 ) -> None:
     """P5: the same project, unchanged, goes on from one to the other."""
     order(log_server, range(50))

@@ -6,6 +6,7 @@ import json
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,21 @@ def test_trap_20_the_extra_of_spark_names_its_pipelines() -> None:
         one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark")
     ]
     assert pyspark.startswith("pyspark[pipelines]==")
+
+
+def test_trap_22_a_thread_does_not_find_the_sink_until_its_session_is_active(
+    spark: Any, log_server: Server, new_topic: NewTopicMaker
+) -> None:
+    """The same after Ctrl-C in a notebook, which gives Spark's side a new thread."""
+    rows = spark.range(1).selectExpr("'x' value")
+    writer = rows.write.format("tidelog").option("kafka.bootstrap.servers", log_server.address)
+    writer = writer.option("topic", new_topic()).mode("append")
+
+    def save_when_active() -> None:
+        spark.createDataFrame([], "number int")
+        writer.save()
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+            pool.submit(writer.save).result()
+        pool.submit(save_when_active).result()

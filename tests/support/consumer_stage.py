@@ -18,7 +18,7 @@ Partition = tuple[str, int]
 
 
 def topic_id(number: int) -> bytes:
-    return bytes([number] * 16)
+    return number.to_bytes(16, "big")
 
 
 def consumer_stage(topics: dict[str, int] | None = None, **settings: Any) -> Stage:
@@ -32,7 +32,9 @@ def consumer_stage(topics: dict[str, int] | None = None, **settings: Any) -> Sta
 
 def add_topic(stage: Stage, name: str, count: int) -> None:
     """Makes a topic, or gives it more partitions."""
-    stage.topics.ids.setdefault(name, topic_id(len(stage.topics.ids) + 1))
+    if name not in stage.topics.ids:
+        highest = max(stage.topics.ids.values(), default=bytes(16))
+        stage.topics.ids[name] = topic_id(int.from_bytes(highest, "big") + 1)
     stage.topics.counts[name] = count
     stage.shard.topics_changed()
 

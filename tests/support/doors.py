@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _LOOK_S: Final = 0.01
-_SECONDS_MAX: Final = 120.0
+_SECONDS_MAX: Final = 240.0
 
 
 class Doors:

@@ -225,6 +225,10 @@ class FollowedLog:
     cuts: list[tuple[int, int]] = field(default_factory=list)
     is_over: bool = False
     is_slow: bool = False
+    fails: bool = False
+    """At whatever comes in part."""
+    parts: list[int] = field(default_factory=list)
+    """The sizes of what was there of answers that were still coming."""
     writing: list[bytes] = field(default_factory=list)
 
     @property
@@ -263,6 +267,26 @@ class FollowedLog:
         self.high_watermark = high_watermark
         self.write(bytes(records or b""))
         return True
+
+    def fetched_in_part(
+        self,
+        leader_epoch: int,
+        high_watermark: int,
+        log_start_offset: int,
+        records: memoryview,
+    ) -> int | None:
+        assert not self.is_over, "it is not followed any more"
+        assert not self.writing, "it is given more while it is being written"
+        assert leader_epoch == self.leader_epoch
+        self.parts.append(len(records))
+        if self.fails:
+            return None
+        if self.is_slow:
+            return 0
+        whole = len(records) // RECORD.size * RECORD.size
+        self.high_watermark = high_watermark
+        self.write(bytes(records[:whole]))
+        return whole
 
     def write(self, records: bytes) -> None:
         for (offset,) in RECORD.iter_unpack(records):

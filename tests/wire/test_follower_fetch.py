@@ -11,7 +11,7 @@ from tidelog.wire.fetch_client import (
     read_fetch_response,
     write_fetch_request,
 )
-from tidelog.wire.follower_fetch import FetchFrames, read_answer
+from tidelog.wire.follower_fetch import FetchFrames, read_answer, read_coming
 from tidelog.wire.header import request_header
 from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
 
@@ -125,3 +125,54 @@ def test_a_damaged_answer_is_an_error_or_another_answer_and_nothing_else(
         assert [found.records for found in answer.partitions] == [
             found.records for found in expected.partitions
         ]
+
+
+@given(ANSWERS, DIVERGING, st.data())
+def test_of_an_answer_that_is_coming_nothing_is_told_that_the_whole_does_not_say(
+    rows: list[tuple[bytes, int, int, int, int, int, list[tuple[int, int]] | None, int, int]],
+    diverging: dict[int, tuple[int, int]],
+    data: st.DataObject,
+) -> None:
+    frame = memoryview(answer_of(1, rows, diverging, 0))
+    told = [found for found in read_answer(frame).partitions if found.records and not found.error]
+    coming = read_coming(frame[: data.draw(st.integers(0, len(frame)))])
+    assert len(coming) <= len(told)
+    for place, (part, whole) in enumerate(zip(coming, told, strict=False)):
+        assert part.records is not None
+        assert whole.records is not None
+        size = len(part.records)
+        assert part._replace(records=None) == whole._replace(records=None, diverging=None)
+        assert part.records == whole.records[:size]
+        assert size == len(whole.records) or place == len(coming) - 1
+
+
+def test_the_records_of_an_answer_are_told_as_they_come() -> None:
+    topic, other = b"a topic's id: 16", b"another one's id"
+    rows = [
+        (topic, 0, 0, 9, 9, 1, None, -1, 0),
+        (topic, 1, 0, 9, 9, 1, None, -1, 300),
+        (other, 2, 6, -1, -1, -1, None, -1, 0),
+        (other, 3, 0, 8, 8, 2, None, -1, 200),
+    ]
+    frame = memoryview(answer_of(1, rows, {}, 0))
+    sizes = [
+        sum(len(found.records or b"") for found in read_coming(frame[:end]))
+        for end in range(len(frame) + 1)
+    ]
+    assert sizes == sorted(sizes)
+    assert set(sizes) == set(range(501))
+    refused = memoryview(answer_of(1, rows, {}, 70))
+    assert read_coming(refused) == []
+
+
+@given(ANSWERS, st.data())
+def test_a_damaged_answer_that_is_coming_raises_nothing(
+    rows: list[tuple[bytes, int, int, int, int, int, list[tuple[int, int]] | None, int, int]],
+    data: st.DataObject,
+) -> None:
+    """Whether it can be read is for the whole to say."""
+    frame = bytearray(answer_of(1, rows, {}, 0))
+    for _ in range(data.draw(st.integers(0, 5))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    for found in read_coming(memoryview(bytes(frame))):
+        assert found.records is not None

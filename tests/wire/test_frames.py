@@ -223,3 +223,40 @@ def test_a_small_frame_made_lasting_survives_the_next_read() -> None:
     feed(reader, framed(b"other"))
     assert bytes(lasting) == b"first"
     assert not lasting.readonly
+
+
+def test_what_has_come_of_a_large_frame_can_be_looked_at() -> None:
+    reader = FrameReader(ReceiveBuffers(), LIMIT)
+    content = bytes(range(256)) * 12_000
+    data = memoryview(framed(content))
+    assert reader.coming() is None
+    seen = []
+    for at in range(0, len(data) - 1, 100_000):
+        assert feed(reader, data[at : min(at + 100_000, len(data) - 1)]) == []
+        coming = reader.coming()
+        assert coming is not None
+        assert coming == content[: len(coming)]
+        seen.append(len(coming))
+    assert seen == sorted(seen)
+    assert seen[-1] == len(content) - 1
+    del coming
+    assert feed(reader, bytes(data[-1:])) == [content]
+    assert feed(reader, framed(b"next")) == [b"next"]
+    assert reader.coming() is None
+
+
+def test_a_large_frame_is_received_in_steps() -> None:
+    """So that whoever uses it as it comes does that while the rest is on its way."""
+    reader = FrameReader(ReceiveBuffers(), LIMIT)
+    frame = framed(bytes(4 * MB))
+    feed(reader, frame)
+    feed(reader, frame[:SHARED_BYTES])
+    steps = []
+    left = len(frame) - SHARED_BYTES
+    while left:
+        size = len(reader.buffer())
+        steps.append(size)
+        left -= size
+        reader.received(size)
+    assert max(steps) == MB
+    assert len(steps) == 4

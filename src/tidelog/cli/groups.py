@@ -1,6 +1,6 @@
 """`tidelog groups`: list, describe, reset and delete consumer groups, in words or Kafka's flags."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -43,11 +43,15 @@ class Actions(ActionFirst):
     with a value, to choose by, or without, to show them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = ["--reset" if one == "--reset-offsets" else one for one in args]
-        ordered = action_first(given, self.commands)
-        if ordered[:1] == ["list"]:
-            ordered = [_with_value(ordered, place) for place in range(len(ordered))]
-        return super().parse_args(ctx, ordered)
+        return super().parse_args(ctx, arranged(args, self.commands))
+
+
+def arranged(arguments: list[str], actions: Collection[str]) -> list[str]:
+    renamed = ["--reset" if one == "--reset-offsets" else one for one in arguments]
+    ordered = action_first(renamed, actions)
+    if ordered[:1] != ["list"]:
+        return ordered
+    return [_with_value(ordered, place) for place in range(len(ordered))]
 
 
 def _with_value(arguments: list[str], place: int) -> str:

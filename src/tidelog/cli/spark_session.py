@@ -87,7 +87,7 @@ def spark_session(
     builder = builder.remote(remote) if remote else builder.master(master or HERE)
     for key, value in {**QUIET, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _java_apart():
+    with java_apart():
         session = builder.getOrCreate()
     try:
         yield session
@@ -96,7 +96,7 @@ def spark_session(
 
 
 @contextmanager
-def _java_apart() -> Iterator[None]:
+def java_apart() -> Iterator[None]:
     """Processes that are started meanwhile write to a file that nobody sees; if that ends badly,
     its last lines are told."""
     with TemporaryFile() as said:

@@ -7,6 +7,7 @@ A connection that raised `Unreachable` is of no more use: an answer may still be
 """
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version as version_of_package
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ class Connection:
     def _negotiate(self, deadline_ms: int) -> None:
         us = {
             "client_software_name": "tidelog",
-            "client_software_version": version_of_package("tidelog"),
+            "client_software_version": _our_version(),
         }
         answer = self._exchange(API_VERSIONS.key, API_VERSIONS.last, us, deadline_ms)
         if answer.error_code is ErrorCode.unsupported_version:
@@ -148,6 +149,12 @@ class Connection:
 
     def not_understood(self, why: str) -> Unreachable:
         return Unreachable(self.address, f"cannot understand what {self.address} answers: {why}")
+
+
+@cache
+def _our_version() -> str:
+    """It is looked up in files, which takes longer than the rest of connecting."""
+    return version_of_package("tidelog")
 
 
 _UNSUPPORTED: Final = ErrorCode.unsupported_version.value

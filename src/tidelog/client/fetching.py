@@ -5,11 +5,12 @@ before a chunk is handed out, so that it is under way while the caller works. A 
 moves to another broker is followed there; offsets that are gone raise `DataLost`.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.client.aborted import without_aborted
 from tidelog.client.batch_walk import Walked, walk_batches
 from tidelog.client.client import Client
 from tidelog.client.closing import Closing
@@ -85,7 +86,8 @@ class RangeReader(Closing):
     def read(self, wanted: Range) -> Generator[memoryview, None, None]:
         """Whole record batches whose offsets meet the range, in order, in chunks of at most
         about `partition_bytes_max` (a single larger batch alone), their CRCs checked. Each chunk
-        is good until the next one is asked for. Holes are passed over; the first and the last
+        is good until the next one is asked for. Holes are passed over, and what was aborted, if
+        only what is committed counts; the first and the last
         batch may have records outside of the range."""
         if not 0 <= wanted.start <= wanted.end:
             raise BadValue(f"{wanted}: offsets {wanted.start} to {wanted.end} are no range")
@@ -94,7 +96,7 @@ class RangeReader(Closing):
             while not reading.is_done:
                 chunk = reading.next_chunk()
                 if len(chunk):
-                    yield chunk
+                    yield from reading.kept(chunk)
         finally:
             if self.is_reading_ahead:
                 self.close()
@@ -125,11 +127,16 @@ class _Reading:
         self._link: FetchLink | None = None
         self._bytes_max = reader.partition_bytes_max
         self._empty_answers = 0
+        self._aborted: Sequence[tuple[int, int]] = ()
         self._deadline_ms = now_ms() + self._client.timeout_ms
 
     @property
     def is_done(self) -> bool:
         return self._position >= self._wanted.end
+
+    def kept(self, chunk: memoryview) -> Iterable[memoryview]:
+        """The same without what was aborted."""
+        return without_aborted(chunk, self._aborted) if self._aborted else (chunk,)
 
     def next_chunk(self) -> memoryview:
         """May be empty, if there was nothing to be had."""
@@ -148,6 +155,7 @@ class _Reading:
         if not fetched.records:
             self._pass_hole(fetched)
             return memoryview(b"")
+        self._aborted = fetched.aborted or ()
         return self._take(fetched.records)
 
     def _exchange(self) -> FetchedPartition | None:

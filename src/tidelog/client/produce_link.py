@@ -19,6 +19,8 @@ from tidelog.wire.produce_client import read_produce_response, write_produce_req
 from tidelog.wire.topics import Topic
 
 _UNKNOWN: Final = -1
+_ADDED_BEFORE: Final = 11
+"""From the next version on a partition becomes part of a transaction by being written to."""
 
 
 class Parcel(NamedTuple):
@@ -44,9 +46,12 @@ class _Request(NamedTuple):
 
 
 class ProduceLink:
-    def __init__(self, client: Client, broker_id: int, acks: int) -> None:
+    def __init__(
+        self, client: Client, broker_id: int, acks: int, transactional_id: str | None
+    ) -> None:
         self._client = client
         self._acks = acks
+        self._transactional_id = transactional_id
         self._connection = client.connect(broker_id, now_ms() + client.timeout_ms)
         self._requests: deque[_Request] = deque()
         self._room = Room()
@@ -69,6 +74,8 @@ class ProduceLink:
         if no answer was asked for, it is settled at once."""
         has_ids = all(parcel.topic_id for parcel in parcels)
         api = apis.PRODUCE if has_ids else apis.limited(apis.PRODUCE, TOPIC_IDS - 1)
+        if self._transactional_id is not None:
+            api = apis.limited(api, _ADDED_BEFORE)
         version = apis.choose_version(api, self._connection.versions)
         named: dict[tuple[Topic, int], Parcel] = {}
         for parcel in sorted(parcels, key=lambda one: one.queue.topic):
@@ -77,7 +84,9 @@ class ProduceLink:
         correlation_id, head = self._connection.begin(apis.PRODUCE, version)
         contents = [(*place, parcel.batch.data) for place, parcel in named.items()]
         timeout_ms = self._client.timeout_ms
-        pieces = write_produce_request(head, version, self._acks, timeout_ms, contents)
+        pieces = write_produce_request(
+            head, version, self._acks, timeout_ms, contents, self._transactional_id
+        )
         deadline_ms = now_ms() + 2 * timeout_ms
         self._requests.append(_Request(correlation_id, version, named, deadline_ms))
         self._connection.send(pieces, deadline_ms)

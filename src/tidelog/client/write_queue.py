@@ -26,11 +26,19 @@ class Batch:
 
 
 class WriteQueue:
-    def __init__(self, topic: str, partition: int, producer: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        producer: tuple[int, int],
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.producer = producer
         """Id and epoch; the epoch is this partition's own."""
+        self._is_transactional = is_transactional
         self.waiting: deque[Batch] = deque()
         self.under_way: list[Batch] = []
         self.not_before_ms = 0
@@ -94,5 +102,10 @@ class WriteQueue:
         if self.producer == NO_PRODUCER:
             stamp_producer(batch.data, NO_PRODUCER, NO_SEQUENCE)
         else:
-            stamp_producer(batch.data, self.producer, self._next_sequence)
+            stamp_producer(
+                batch.data,
+                self.producer,
+                self._next_sequence,
+                is_transactional=self._is_transactional,
+            )
             self._next_sequence = sequence_after(self._next_sequence, batch.count)

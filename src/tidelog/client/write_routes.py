@@ -17,9 +17,10 @@ _NEW_TOPIC_MS: Final = 5_000
 
 
 class WriteRoutes:
-    def __init__(self, client: Client, acks: int) -> None:
+    def __init__(self, client: Client, acks: int, transactional_id: str | None = None) -> None:
         self._client = client
         self._acks = acks
+        self._transactional_id = transactional_id
         self._topics: dict[str, Topic] = {}
         self._leaders: dict[WriteQueue, Led] = {}
         self._links: dict[int, ProduceLink] = {}
@@ -67,7 +68,9 @@ class WriteRoutes:
 
     def link(self, broker_id: int) -> ProduceLink:
         if broker_id not in self._links:
-            self._links[broker_id] = ProduceLink(self._client, broker_id, self._acks)
+            self._links[broker_id] = ProduceLink(
+                self._client, broker_id, self._acks, self._transactional_id
+            )
         return self._links[broker_id]
 
     def drop(self, broker_id: int) -> list[Parcel]:

@@ -8,6 +8,7 @@ the writer: what was handed to it later would follow a gap.
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.closing import Closing
 from tidelog.client.errors import Unreachable
@@ -15,6 +16,7 @@ from tidelog.client.leaders import MOVED, PAUSE_MS
 from tidelog.client.produce_link import Outcome, Parcel
 from tidelog.client.producer_id import new_producer
 from tidelog.client.sockets import now_ms, pause_ms, readable
+from tidelog.client.transacting import OpenTransaction, add_partition
 from tidelog.client.write_queue import EPOCH_MAX, NO_PRODUCER, Batch, WriteQueue
 from tidelog.client.write_routes import WriteRoutes
 from tidelog.records.batch import HEADER_SIZE, MAGIC, read_header
@@ -50,7 +52,9 @@ class BatchWriter(Closing):
         is_idempotent: bool = True,
         in_flight_max: int = IN_FLIGHT_MAX,
         timeout_ms: int = TIMEOUT_MS,
+        transaction: OpenTransaction | None = None,
     ) -> None:
+        """What is written is part of the transaction, if one is given."""
         if is_idempotent and (acks != ALL_REPLICAS or not 1 <= in_flight_max <= IN_FLIGHT_MAX):
             raise BadValue(
                 f"an idempotent writer needs acks=-1 and at most {IN_FLIGHT_MAX} requests "
@@ -61,11 +65,13 @@ class BatchWriter(Closing):
         self._is_idempotent = is_idempotent
         self._in_flight_max = in_flight_max
         self._timeout_ms = timeout_ms
-        self._producer = NO_PRODUCER
+        self._transaction = transaction
+        self._producer = NO_PRODUCER if transaction is None else transaction.producer
         self._queues: dict[tuple[str, int], WriteQueue] = {}
         self._busy: dict[WriteQueue, None] = {}
         """Those with batches that wait."""
-        self._routes = WriteRoutes(client, acks)
+        transactional_id = None if transaction is None else transaction.transactional_id
+        self._routes = WriteRoutes(client, acks, transactional_id)
         self._bytes_under_way = 0
         self._acknowledged: list[tuple[str, int, int, int]] = []
         self._error: KafkaError | None = None
@@ -106,7 +112,14 @@ class BatchWriter(Closing):
             self._routes.check(topic, partition)
             if self._is_idempotent and self._producer == NO_PRODUCER:
                 self._producer = new_producer(self._client)
-            queue = self._queues[topic, partition] = WriteQueue(topic, partition, self._producer)
+            if self._transaction is not None:
+                add_partition(self._client, self._transaction, TopicPartition(topic, partition))
+            queue = self._queues[topic, partition] = WriteQueue(
+                topic,
+                partition,
+                self._producer,
+                is_transactional=self._transaction is not None,
+            )
             self._routes.admit(queue)
         return queue
 
@@ -174,6 +187,9 @@ class BatchWriter(Closing):
         return True
 
     def _next_producer(self, queue: WriteQueue) -> tuple[int, int]:
+        if self._transaction is not None:
+            why = f"{queue}: a part of {self._transaction.transactional_id} is not there any more"
+            raise KafkaError(ErrorCode.invalid_txn_state, why)
         producer_id, epoch = queue.producer
         return (producer_id, epoch + 1) if epoch < EPOCH_MAX else new_producer(self._client)
 

@@ -112,9 +112,10 @@ class Committing:
         ]
 
         def replayed(origin: Origin) -> None:
-            for number, (key, value) in enumerate(rows):
+            _, *same = origin
+            for offset, (key, value) in enumerate(rows, origin.offset):
                 self.topic_ids[key.topic] = value.topic_id
-                self.replay(key, value, origin._replace(offset=origin.offset + number))
+                self.replay(key, value, Origin(offset, *same))
 
         def committed(error: KafkaError | None) -> None:
             code = told(error)

@@ -174,10 +174,12 @@ class ConsumerGroup:
     def put_member(self, member: Member) -> None:
         before = self.members.get(member.member_id)
         if before is not None:
-            self._forget(before)
+            self._release(before.member_id, before.held)
+            self._release(before.member_id, before.revoking)
         self.members[member.member_id] = member
-        for topic in member.topics:
-            self._subscribers[topic] = self._subscribers.get(topic, 0) + 1
+        if before is None or before.topics is not member.topics:
+            self._count(() if before is None else before.topics, -1)
+            self._count(member.topics, 1)
         self._take(member.member_id, member.held)
         self._take(member.member_id, member.revoking)
         if member.instance_id is not None:
@@ -186,7 +188,9 @@ class ConsumerGroup:
     def drop_member(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._forget(member)
+            self._count(member.topics, -1)
+            self._release(member_id, member.held)
+            self._release(member_id, member.revoking)
             if self.member_ids.get(member.instance_id or "") == member_id:
                 del self.member_ids[member.instance_id or ""]
 
@@ -197,13 +201,13 @@ class ConsumerGroup:
             left = replace(member, epoch=LEAVING, previous_epoch=LEAVING, held={}, revoking={})
             self.put_member(left)
 
-    def _forget(self, member: Member) -> None:
-        for topic in member.topics:
-            self._subscribers[topic] -= 1
-            if not self._subscribers[topic]:
+    def _count(self, topics: Iterable[str], change: int) -> None:
+        for topic in topics:
+            count = self._subscribers.get(topic, 0) + change
+            if count:
+                self._subscribers[topic] = count
+            else:
                 del self._subscribers[topic]
-        self._release(member.member_id, member.held)
-        self._release(member.member_id, member.revoking)
 
     def _take(self, member_id: str, held: Held) -> None:
         for topic_id, partitions in held.items():

@@ -15,6 +15,7 @@ tagged fields is passed over.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -134,13 +135,19 @@ def read_member(data: bytes, member: Member) -> Member:
         rack_id=reader.nullable_text(),
         client_id=reader.text(),
         client_host=reader.text(),
-        topics=tuple(sorted(reader.text() for _ in range(reader.count()))),
+        topics=_shared(tuple(sorted(reader.text() for _ in range(reader.count())))),
         pattern=reader.nullable_text() or "",
         rebalance_timeout_ms=reader.int32(),
         assignor=reader.nullable_text(),
     )
     packed = reader.tags().get(0)
     return replace(described, classic=None if packed is None else _read_classic(packed))
+
+
+@lru_cache(maxsize=1024)
+def _shared(topics: tuple[str, ...]) -> tuple[str, ...]:
+    """Members of a group mostly subscribe to the same: it is kept once for all of them."""
+    return topics
 
 
 def _write_classic(classic: ClassicSide) -> bytes:

@@ -35,7 +35,7 @@ class GroupChange:
         self._targets = dict(group.targets)
         self._topics = topics
         self._clock = clock
-        self._ids: dict[tuple[tuple[str, ...], str], tuple[bytes, ...]] = {}
+        self._ids: dict[_Subscription, tuple[bytes, ...]] = {}
 
     # -- members
 
@@ -104,7 +104,7 @@ class GroupChange:
             for member_id, member in self.members.items()
         }
         assign = ASSIGNORS[preferred_assignor(self.members.values(), assignors)]
-        targets = assign(members, self._partition_counts())
+        targets = assign(members, dict(self._subscribed().values()))
         for member_id in self.members:
             if targets[member_id] != self._targets.get(member_id):
                 self._targets[member_id] = targets[member_id]
@@ -141,38 +141,40 @@ class GroupChange:
 
     def _topic_ids(self, member: Member) -> tuple[bytes, ...]:
         """Of the topics a member subscribes to, as far as there are any."""
-        subscription = (member.topics, member.pattern)
+        subscription = _subscription(member)
         found = self._ids.get(subscription)
         if found is None:
             ids = (self._topics.topic_id(name) for name in self._names(member))
             found = self._ids[subscription] = tuple(sorted({i for i in ids if i is not None}))
         return found
 
-    def _subscribed(self) -> dict[str, int]:
-        """The number of partitions of each topic that any member subscribes to."""
-        subscriptions = {(m.topics, m.pattern): m for m in self.members.values()}
-        counts = {}
+    def _subscribed(self) -> dict[str, tuple[bytes, int]]:
+        """The id and the number of partitions of each topic that any member subscribes to."""
+        subscriptions = {_subscription(member): member for member in self.members.values()}
+        found = {}
         for member in subscriptions.values():
             for name in self._names(member):
+                topic_id = self._topics.topic_id(name)
                 count = self._topics.partition_count(name)
-                if count is not None:
-                    counts[name] = count
-        return counts
-
-    def _partition_counts(self) -> dict[bytes, int]:
-        found = {}
-        for name, count in self._subscribed().items():
-            topic_id = self._topics.topic_id(name)
-            assert topic_id is not None, "a topic with partitions has an id"
-            found[topic_id] = count
+                if topic_id is not None and count is not None:
+                    found[name] = (topic_id, count)
         return found
 
     def _topics_hash(self) -> int:
         """It does not depend on an order. 0 if there are no topics; signed, as it is written."""
         combined = 0
-        for name, count in self._subscribed().items():
-            combined ^= _hash(name, self._topics.topic_id(name) or b"", count)
+        for name, (topic_id, count) in self._subscribed().items():
+            combined ^= _hash(name, topic_id, count)
         return combined - (1 << _BITS) if combined >> _BITS - 1 else combined
+
+
+_Subscription = tuple[int, str]
+
+
+def _subscription(member: Member) -> _Subscription:
+    """The same for members that have subscribed to the same. Names are told apart by where they
+    are: those that come from the journal are shared."""
+    return (id(member.topics), member.pattern)
 
 
 def preferred_assignor(members: Iterable[Member], assignors: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ what it says has changed, or, as the leader, when it wants to decide anew.
 
 from dataclasses import replace
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -17,6 +18,9 @@ from tidelog.groups.classic_member import ClassicMember, unrepeated
 from tidelog.groups.errors import told
 from tidelog.groups.rebalancing import NEW_MEMBER_TIMEOUT_MS, Rebalancing
 from tidelog.groups.requests import NO_MEMBER_ID, AnswerJoin, Join, Joined, Synced
+
+_NAME_CHARACTERS_MAX: Final = 1000
+"""Of a name in an id, which must not become longer than a string may be."""
 
 
 class Joining:
@@ -52,7 +56,8 @@ class Joining:
 
     def _join_as_new(self, group: ClassicGroup, join: Join, answer: AnswerJoin) -> None:
         name = join.client_id if join.instance_id is None else join.instance_id
-        member_id = f"{name}-{UUID(bytes=self._entropy.random_bytes(16), version=4)}"
+        unique = UUID(bytes=self._entropy.random_bytes(16), version=4)
+        member_id = f"{name[:_NAME_CHARACTERS_MAX]}-{unique}"
         if join.instance_id in group.member_ids and join.instance_id is not None:
             self._replace(group, join, member_id, answer)
         elif join.instance_id is None and join.takes_member_id:

@@ -7,13 +7,16 @@ own, 3 for the members of a group. Kinds up to 2 are here, those of the newer pr
     kind   key                        value
     0, 1   group, topic, partition    an offset that was committed
     2      group                      the generation of a classic group, and its members
+
+Offsets are by far the most of it, so their fields are put together by hand.
 """
 
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.records.fields import FieldReader, FieldWriter, version_of
+from tidelog.records.fields import FieldReader, FieldWriter, version_of, write_varint
 
 NO_TOPIC_ID: Final = bytes(16)
 NO_TIME: Final = -1
@@ -24,6 +27,13 @@ _FLEXIBLE_FROM: Final = 4
 _NEWEST: Final = 4
 _EXPIRING: Final = 1
 _GROUP_VERSION: Final = 3
+_KIND_AND_LENGTH: Final = Struct(">hh")
+_LENGTH: Final = Struct(">h")
+_PARTITION: Final = Struct(">i")
+_OFFSET_AND_EPOCH: Final = Struct(">hqi")
+_TIME: Final = Struct(">q")
+_TOPIC_ID_TAG: Final = bytes((1, 0, 16))
+"""One tagged field, of number 0 and 16 bytes."""
 
 
 class OffsetKey(NamedTuple):
@@ -68,7 +78,10 @@ class GroupValue:
 
 
 def write_offset_key(key: OffsetKey) -> bytes:
-    return FieldWriter(_OFFSET_KIND).text(key.group_id).text(key.topic).int32(key.partition).done()
+    group_id, topic = key.group_id.encode(), key.topic.encode()
+    begin = _KIND_AND_LENGTH.pack(_OFFSET_KIND, len(group_id))
+    end = _PARTITION.pack(key.partition)
+    return b"".join((begin, group_id, _LENGTH.pack(len(topic)), topic, end))
 
 
 def read_offset_key(data: bytes) -> OffsetKey:
@@ -80,9 +93,11 @@ def write_offset_value(value: OffsetValue) -> bytes:
     if value.expire_time_ms != NO_TIME:
         writer = FieldWriter(_EXPIRING).int64(value.offset).text(value.metadata)
         return writer.int64(value.commit_time_ms).int64(value.expire_time_ms).done()
-    writer = FieldWriter(_NEWEST, is_flexible=True).int64(value.offset).int32(value.leader_epoch)
-    writer.text(value.metadata).int64(value.commit_time_ms)
-    return writer.tags({} if value.topic_id == NO_TOPIC_ID else {0: value.topic_id}).done()
+    metadata = value.metadata.encode()
+    begin = _OFFSET_AND_EPOCH.pack(_NEWEST, value.offset, value.leader_epoch)
+    size, time = write_varint(len(metadata) + 1), _TIME.pack(value.commit_time_ms)
+    tags = b"\0" if value.topic_id == NO_TOPIC_ID else _TOPIC_ID_TAG + value.topic_id
+    return b"".join((begin, size, metadata, time, tags))
 
 
 def read_offset_value(data: bytes) -> OffsetValue:

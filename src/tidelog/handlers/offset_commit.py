@@ -7,6 +7,7 @@ by id. A request with very many of them is written in parts.
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -14,16 +15,43 @@ from tidelog.cluster.image import TopicInfo
 from tidelog.groups.requests import Commit, Identity
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, id_bytes
+from tidelog.handlers.building import Values, id_bytes, respond
 from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 
 _BY_ID_FROM: Final = 10
+_FEW: Final = 50
 _PART: Final = 500
 _MS: Final = timedelta(milliseconds=1)
 
 
 def handle(node: Node, request: Request) -> None:
-    answer_in_slices(node, request, _answering(node, request))
+    """Nearly all of them are small, and are dealt with at once."""
+    if sum(len(topic.partitions) for topic in request.body.topics) > _FEW:
+        answer_in_slices(node, request, _answering(node, request))
+        return
+    rows = list(_rows(node, request))
+    answer = partial(_answer, request, rows)
+    wanted = [row for row in rows if row.commit is not None]
+    try:
+        shard = node.coordinators.groups.find(request.body.group_id)
+    except KafkaError as error:
+        for row in rows:
+            row.code = error.code
+        answer()
+    else:
+        _commit_part(node, request, shard, wanted, answer)
+
+
+def _answer(request: Request, rows: list["_Row"]) -> None:
+    outcomes = iter(rows)
+    topics = []
+    for topic in request.body.topics:
+        partitions = [
+            {"partition_index": row.partition, "error_code": row.code}
+            for row in islice(outcomes, len(topic.partitions))
+        ]
+        topics.append({**_named(request, topic), "partitions": partitions})
+    request.answer(respond(request, {"topics": topics}))
 
 
 def _answering(node: Node, request: Request) -> Answering:

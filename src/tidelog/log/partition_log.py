@@ -207,6 +207,13 @@ class PartitionLog(LogFiles):
         self._append_checked(headers, view)
         return self.log_end_offset
 
+    def append_part(self, data: memoryview, leader_epoch: int) -> int:
+        """Does the same with what has come so far of a leader's answer; returns the size of its
+        whole batches, all of which were appended."""
+        headers = check_followed(self, data, leader_epoch)
+        self._append_checked(headers, data)
+        return sum(LENGTH_OVERHEAD + header[1] for header in headers)
+
     def _append_checked(self, headers: Sequence[RawHeader], data: memoryview) -> None:
         """Writes batches that were checked, as many at a time as a segment has room for."""
         try:

@@ -15,6 +15,9 @@ class Asking(Protocol):
 
     def answered(self, frame: memoryview) -> None: ...
 
+    def answering(self, coming: memoryview) -> None:
+        """So much has come of a large frame that is not whole yet."""
+
     def drop(self, why: str) -> None: ...
 
     def lost(self, why: str) -> None: ...
@@ -52,6 +55,10 @@ class Incoming:
                 return
         if self._frames.refused is not None:
             asking.drop(self._frames.refused.message)
+            return
+        coming = self._frames.coming()
+        if coming is not None:
+            asking.answering(coming)
 
     def _is_abandoned(self) -> bool:
         return self._asking is None

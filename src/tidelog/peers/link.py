@@ -22,6 +22,8 @@ from tidelog.wire.frames import FrameReader, ReceiveBuffers
 
 Address = tuple[str, int]
 Expects = Callable[[memoryview | KafkaError], None]
+InParts = Callable[[memoryview], None]
+"""Told again and again what has come so far of a large answer, before it is whole."""
 
 PAUSE_MS_MIN: Final = 50
 PAUSE_MS_MAX: Final = 1_000
@@ -47,11 +49,18 @@ class Wiring:
 
 
 class _Asked:
-    __slots__ = ("correlation_id", "deadline_ms", "expects", "frame")
+    __slots__ = ("correlation_id", "deadline_ms", "expects", "frame", "in_parts")
 
-    def __init__(self, frame: Sequence[bytes], expects: Expects, deadline_ms: int) -> None:
+    def __init__(
+        self,
+        frame: Sequence[bytes],
+        expects: Expects,
+        in_parts: InParts | None,
+        deadline_ms: int,
+    ) -> None:
         self.frame = frame
         self.expects = expects
+        self.in_parts = in_parts
         self.deadline_ms = deadline_ms
         self.correlation_id: int = _REQUEST_START.unpack_from(frame[0])[3]
 
@@ -103,13 +112,19 @@ class Link:
         self._correlation_id = 0 if now == CORRELATION_ID_MAX else now + 1
         return now
 
-    def send(self, frame: bytes | Sequence[bytes], expects: Expects, timeout_ms: int) -> None:
+    def send(
+        self,
+        frame: bytes | Sequence[bytes],
+        expects: Expects,
+        timeout_ms: int,
+        in_parts: InParts | None = None,
+    ) -> None:
         """Sends a request: a whole frame, in parts if the first holds its header. `expects` is
         called once, later: with the answer's frame, a view that is good during the call only,
-        or with why there is none."""
+        or with why there is none. Before that `in_parts` may see a large one come."""
         parts = (frame,) if isinstance(frame, bytes) else frame
         deadline_ms = self._wiring.clock.monotonic_ms() + timeout_ms
-        asked = _Asked(parts, expects, deadline_ms)
+        asked = _Asked(parts, expects, in_parts, deadline_ms)
         if self._is_closed:
             self._fail([asked], "the link was closed")
             return
@@ -234,6 +249,16 @@ class Link:
         self._is_answering = True
         self._pause_ms = 0
         asked.popleft().expects(frame)
+
+    def answering(self, coming: memoryview) -> None:
+        """What has come so far of the answer that is next, if it is that."""
+        if not self._asked or len(coming) < _CORRELATION_ID.size:
+            return
+        asked = self._asked[0]
+        if asked.in_parts is not None and (
+            _CORRELATION_ID.unpack_from(coming)[0] == asked.correlation_id
+        ):
+            asked.in_parts(coming)
 
     def lost(self, why: str) -> None:
         """The connection is gone, and with it all answers that were still to come on it."""

@@ -247,8 +247,18 @@ def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
     _CRC.pack_into(data, CRC_POSITION, crc32c(memoryview(data)[CRC_START:]))
 
 
-def stamp_producer(data: bytearray | memoryview, producer: tuple[int, int], sequence: int) -> None:
-    """Writes who sends the batch, with his epoch, and its place among his; the CRC is made anew."""
+def stamp_producer(
+    data: bytearray | memoryview,
+    producer: tuple[int, int],
+    sequence: int,
+    *,
+    is_transactional: bool = False,
+) -> None:
+    """Writes who sends the batch, with his epoch, its place among his, and whether it is part of
+    his transaction; the CRC is made anew."""
+    if is_transactional:
+        (attributes,) = _ATTRIBUTES.unpack_from(data, CRC_START)
+        _ATTRIBUTES.pack_into(data, CRC_START, attributes | TRANSACTIONAL)
     _PRODUCER.pack_into(data, 43, *producer, sequence)
     _CRC.pack_into(data, CRC_POSITION, crc32c(memoryview(data)[CRC_START:]))
 

@@ -31,6 +31,16 @@ def version_of(data: bytes) -> int:
     return int(version)
 
 
+def write_varint(value: int) -> bytes:
+    """An unsigned number, seven bits a byte, lowest first."""
+    output = bytearray()
+    while value > 0x7F:
+        output.append(value & 0x7F | 0x80)
+        value >>= 7
+    output.append(value)
+    return bytes(output)
+
+
 class FieldReader:
     """Reads what follows the version, forward and never past the end."""
 
@@ -177,10 +187,7 @@ class FieldWriter:
         return self
 
     def varint(self, value: int) -> "FieldWriter":
-        while value > 0x7F:
-            self._output.append(value & 0x7F | 0x80)
-            value >>= 7
-        self._output.append(value)
+        self._output += write_varint(value)
         return self
 
     def done(self) -> bytes:

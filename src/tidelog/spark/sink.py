@@ -1,15 +1,17 @@
 """Writes DataFrames and streams into topics.
 
-Spark calls `write` once in each task, and `commit` in the driver when all of them are done. Rows
-are written by the tasks, each idempotent by itself; a task or a batch that Spark runs again writes
-its rows again: at least once. Deciding in `commit` over what tasks have prepared is the place of
-an exactly-once sink.
+Spark calls `write` once in each task, and `commit` in the driver when all of them are done. At
+least once, tasks write their rows, each idempotent by itself, and one that Spark runs again writes
+them again. Exactly once, tasks only prepare, each in a transaction of its own, and the driver
+decides in `commit`: `deciding` says how.
 """
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -18,8 +20,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog.base.errors import BadValue
+from tidelog.spark.deciding import Deciding
+from tidelog.spark.decisions import Decision, Task
 from tidelog.spark.sink_columns import check_columns
 from tidelog.spark.sink_options import SinkOptions
+
+Messages = list[WriterCommitMessage | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +34,16 @@ class TaskWritten(WriterCommitMessage):
 
     rows: int
     rows_by_partition: dict[tuple[str, int], int]
+    query: str | None = None
+    run: str | None = None
+    task: Task | None = None
+    """Its transaction, which waits for a decision, if it has begun one."""
 
 
 class TidelogWriter(DataSourceArrowWriter):
+    """Exactly once, a write is all or nothing; one of a series (`txnAppId`) that was written
+    before, by its number (`txnVersion`), is not written again."""
+
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise BadValue(
@@ -39,15 +52,24 @@ class TidelogWriter(DataSourceArrowWriter):
             )
         check_columns(schema, options.topic)
         self._options = options
+        self._run = uuid.uuid4().hex
+        self._query, self._number = options.series or (self._run, 0)
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        if self._options.is_exactly_once:
+            return _prepare(self._options, iterator, (self._query, self._run, self._number))
         return _write(self._options, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All that the messages tell of is written already."""
+    def commit(self, messages: Messages) -> None:
+        _settle(
+            self._options,
+            messages,
+            self._number,
+            lambda deciding, decision: deciding.commit(decision, may_be_done=True),
+        )
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was written stays: a log takes nothing back."""
+    def abort(self, messages: Messages) -> None:
+        _settle(self._options, messages, self._number, Deciding.abort)
 
 
 class TidelogStreamWriter(DataSourceStreamArrowWriter):
@@ -59,13 +81,15 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        if self._options.is_exactly_once:
+            return _prepare(self._options, iterator, _batch_of_task())
         return _write(self._options, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All that the messages tell of is written already."""
+    def commit(self, messages: Messages, batchId: int) -> None:
+        _settle(self._options, messages, batchId, Deciding.commit)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was written stays; the batch that is run again adds its rows again."""
+    def abort(self, messages: Messages, batchId: int) -> None:
+        _settle(self._options, messages, batchId, Deciding.abort)
 
 
 def _write(options: SinkOptions, batches: Iterator[Any]) -> TaskWritten:
@@ -74,3 +98,62 @@ def _write(options: SinkOptions, batches: Iterator[Any]) -> TaskWritten:
 
     counts = write_rows(options, batches)
     return TaskWritten(rows=counts.total(), rows_by_partition=dict(counts))
+
+
+def _prepare(
+    options: SinkOptions, batches: Iterator[Any], batch_of_task: tuple[str, str, int]
+) -> TaskWritten:
+    from tidelog.spark.task_writing import Place, prepare_rows
+
+    context = _context()
+    place = Place(*batch_of_task, context.partitionId(), context.attemptNumber())
+    counts, transaction = prepare_rows(options, batches, place)
+    task = None
+    if transaction is not None:
+        task = Task(place.number, place.attempt, *transaction.producer)
+    return TaskWritten(
+        rows=counts.total(),
+        rows_by_partition=dict(counts),
+        query=place.query,
+        run=place.run,
+        task=task,
+    )
+
+
+def _batch_of_task() -> tuple[str, str, int]:
+    """Query, run and batch. The query stays the same over restarts, the run does not (trap 7)."""
+    context = _context()
+    query = context.getLocalProperty("sql.streaming.queryId")
+    run = context.getLocalProperty("spark.jobGroup.id")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    assert query is not None, "a stream's tasks are told its query"
+    assert run is not None, "a stream's tasks are told its run"
+    assert batch is not None, "a stream's tasks are told their batch"
+    return query, run, int(batch)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "rows are written by tasks"
+    return context
+
+
+def _settle(
+    options: SinkOptions,
+    messages: Messages,
+    batch: int,
+    settle: Callable[[Deciding, Decision], object],
+) -> None:
+    """Decides about what tasks have prepared. What was written at least once stays as it is: a log
+    takes nothing back."""
+    found = [message for message in messages if isinstance(message, TaskWritten)]
+    if not options.is_exactly_once or not found:
+        return
+    query, run = found[0].query, found[0].run
+    assert query is not None, "who prepares says for which query"
+    assert run is not None, "who prepares says in which run"
+    tasks = tuple(message.task for message in found if message.task is not None)
+    sending = options.sending
+    with sending.client() as client:
+        deciding = Deciding(client, query, sending.delivery_timeout_ms)
+        settle(deciding, Decision(batch=batch, run=run, tasks=tasks))

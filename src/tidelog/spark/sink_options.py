@@ -4,6 +4,7 @@
 meanings are those of Spark and of Kafka's producer; `delivery` is ours.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import is_legal_topic
 from tidelog.client.addresses import parse_addresses
+from tidelog.client.client import Client
 from tidelog.records.compression import NAMES
 from tidelog.spark.option_values import OptionValues
 
@@ -20,6 +22,8 @@ KNOWN: Final = (
     "kafka.bootstrap.servers",
     "topic",
     "delivery",
+    "txnAppId",
+    "txnVersion",
     "kafka.acks",
     "kafka.enable.idempotence",
     "kafka.compression.type",
@@ -41,13 +45,14 @@ REFUSED: Final = {
     "kafka.value.serializer": _OWN_TYPES,
     "kafka.partitioner.class": "partitioners are Java classes; give each row a partition instead",
     "kafka.interceptor.classes": "interceptors are Java classes, and nothing here runs them",
-    "kafka.transactional.id": "what is written is not transactional yet",
+    "kafka.transactional.id": "transactions are named after the query; delivery=exactly-once",
     "kafka.security.protocol": _NO_SECURITY,
     "kafka.sasl.": _NO_SECURITY,
     "kafka.ssl.": _NO_SECURITY,
     "includeHeaders": "is for reading; a column headers is written where there is one",
     "path": "topics have no path; name one with the option topic, or each row's in a column",
 }
+DELIVERIES: Final = ("at-least-once", "exactly-once")
 ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 REQUEST_BYTES_MAX: Final = 1024 * 1024 * 1024
@@ -116,6 +121,9 @@ class Sending:
             delivery_timeout_ms=values.whole("kafka.delivery.timeout.ms", 120_000),
         )
 
+    def client(self) -> Client:
+        return Client(self.bootstrap_servers, client_id=self.client_id, timeout_ms=self.timeout_ms)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
@@ -123,26 +131,38 @@ class SinkOptions:
     """Of all rows; where there is none, each row names its own."""
     batching: Batching
     sending: Sending
+    is_exactly_once: bool
+    series: tuple[str, int] | None
+    """Of a batch write: the series it belongs to and its number there, which is written once."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> "SinkOptions":
+    def parse(cls, options: Mapping[str, str], *, is_stream: bool) -> "SinkOptions":
         values = OptionValues(options)
         values.refuse_unknown(KNOWN, REFUSED)
-        _check_delivery(values)
+        sending = Sending.parse(values)
+        is_exactly_once = values.choice("delivery", DELIVERIES, DELIVERIES[0]) == DELIVERIES[1]
+        if is_exactly_once and not sending.is_idempotent:
+            raise values.bad("kafka.enable.idempotence", "true where delivery is exactly-once")
         return cls(
-            topic=_topic(values), batching=Batching.parse(values), sending=Sending.parse(values)
+            topic=_topic(values),
+            batching=Batching.parse(values),
+            sending=sending,
+            is_exactly_once=is_exactly_once,
+            series=_series(values, is_allowed=is_exactly_once and not is_stream),
         )
 
 
-def _check_delivery(values: OptionValues) -> None:
-    if values.choice("delivery", ("at-least-once", "exactly-once"), "at-least-once") != (
-        "at-least-once"
-    ):
-        raise values.bad(
-            "delivery",
-            "at-least-once: exactly-once needs transactions, which do not exist yet; a task "
-            "that is run again writes its rows again",
-        )
+def _series(values: OptionValues, *, is_allowed: bool) -> tuple[str, int] | None:
+    name, number = values.text("txnAppId"), values.optional_whole("txnVersion", least=0)
+    if name is None and number is None:
+        return None
+    if not is_allowed:
+        given = "txnAppId" if name is not None else "txnVersion"
+        raise values.bad(given, "left out: it is for batch writes with delivery=exactly-once")
+    if number is None or not re.fullmatch(r"[\w.-]{1,100}", name or ""):
+        raise values.bad("txnAppId", "a name of letters, digits, . _ and -, with a txnVersion")
+    assert name is not None
+    return name, number
 
 
 def _topic(values: OptionValues) -> str | None:

@@ -1,7 +1,8 @@
 """The format `tidelog` of Spark: topics as DataFrames and as streams, in both directions.
 
 Spark makes one of these for each `load` or `save`, hands it the options, and asks it for readers
-and writers; `pyspark_tidelog` is how Spark finds it.
+and writers; `pyspark_tidelog` is how Spark finds it. Spark imports this in several processes, one
+after the other, before the first row is read: what only one of them needs is imported there.
 """
 
 from dataclasses import replace
@@ -27,11 +28,8 @@ from pyspark.sql.types import (
 )
 
 from tidelog.base.errors import BadValue
-from tidelog.spark.batch_reader import TidelogReader
 from tidelog.spark.options import SourceOptions, parse_table_columns
-from tidelog.spark.sink import TidelogStreamWriter, TidelogWriter
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.stream_reader import TidelogStreamReader
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Final[dict[str, DataType]] = {
@@ -58,18 +56,27 @@ class TidelogDataSource(DataSource):
         return spark_schema(SourceOptions.parse_for_either(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from tidelog.spark.batch_reader import TidelogReader
+
         return TidelogReader(self._read_options(schema, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tidelog.spark.stream_reader import TidelogStreamReader
+
         return TidelogStreamReader(self._read_options(schema, is_stream=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return TidelogWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+        from tidelog.spark.sink import TidelogWriter
+
+        options = SinkOptions.parse(self.options, is_stream=False)
+        return TidelogWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Mode `complete` comes as an overwrite; a log can only be added to, and so it is."""
+        from tidelog.spark.sink import TidelogStreamWriter
+
         del overwrite
-        return TidelogStreamWriter(SinkOptions.parse(self.options), schema)
+        return TidelogStreamWriter(SinkOptions.parse(self.options, is_stream=True), schema)
 
     def _read_options(self, schema: StructType, *, is_stream: bool) -> SourceOptions:
         """A schema that was given, or that a table was declared with, chooses columns too."""

@@ -6,13 +6,17 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from tidelog.client.client import Client
+from tidelog.client.transacting import OpenTransaction, begin, end
 from tidelog.client.writing import BatchWriter
 from tidelog.spark.copy_targets import batch_bytes_max
+from tidelog.spark.deciding import last_decision, transaction_ms_max
+from tidelog.spark.decisions import name_of
 from tidelog.spark.encoding import Encoder, gather
 from tidelog.spark.sink_options import SinkOptions
 
@@ -22,19 +26,58 @@ _FIRST_PARTITION_MAX: Final = 1 << 30
 
 def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Counter[tuple[str, int]]:
     """How many rows each topic-partition has got."""
+    with options.sending.client() as client:
+        return _write(options, batches, client, None)
+
+
+class Place(NamedTuple):
+    """Which task this is, of which batch."""
+
+    query: str
+    run: str
+    batch: int
+    number: int
+    attempt: int
+
+    @property
+    def transactional_id(self) -> str:
+        return name_of(self.query, self.run, self.number, self.attempt)
+
+
+def prepare_rows(
+    options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place
+) -> tuple[Counter[tuple[str, int]], OpenTransaction | None]:
+    """The same in a transaction, which is left open: what becomes of it is not for a task to say.
+    Only if that was decided before the task was done, as it is the slower one of two copies, it
+    gives up: nobody else might, and readers would wait. Where there are no rows there is none."""
+    rows = (batch for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    if first is None:
+        return Counter(), None
+    with options.sending.client() as client:
+        transaction = begin(client, place.transactional_id, transaction_ms_max(client))
+        counts = _write(options, chain([first], rows), client, transaction)
+        known = last_decision(client, place.query)
+        if known is not None and known.batch >= place.batch:
+            end(client, transaction, is_commit=False)
+        return counts, transaction
+
+
+def _write(
+    options: SinkOptions,
+    batches: Iterable[pa.RecordBatch],
+    client: Client,
+    transaction: OpenTransaction | None,
+) -> Counter[tuple[str, int]]:
     sending = options.sending
-    with (
-        Client(
-            sending.bootstrap_servers, client_id=sending.client_id, timeout_ms=sending.timeout_ms
-        ) as client,
-        BatchWriter(
-            client,
-            acks=sending.acks,
-            is_idempotent=sending.is_idempotent,
-            in_flight_max=sending.in_flight_max,
-            timeout_ms=sending.delivery_timeout_ms,
-        ) as writer,
-    ):
+    with BatchWriter(
+        client,
+        acks=sending.acks,
+        is_idempotent=sending.is_idempotent,
+        in_flight_max=sending.in_flight_max,
+        timeout_ms=sending.delivery_timeout_ms,
+        transaction=transaction,
+    ) as writer:
         _send(options, batches, client, writer)
         writer.flush()
         counts: Counter[tuple[str, int]] = Counter()

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from tidelog.base.errors import KafkaError
 from tidelog.wire.fetch import FETCH, FetchPartition
 from tidelog.wire.fetch_client import FOLLOWER_VERSION, read_fetch_response
 from tidelog.wire.topics import Topic, grouped
@@ -151,6 +152,37 @@ def _read_plain(frame: memoryview) -> Answered | None:
     if at + 1 != len(frame):
         raise malformed(f"a Fetch answer has {len(frame) - at - 1} bytes after its end")
     return Answered(error, session_id, partitions)
+
+
+def read_coming(part: memoryview) -> list[Fetched]:
+    """The partitions with records of an answer that is still coming, as far as it is there: the
+    last records may have no end yet. What is behind something rare is left for the whole."""
+    found: list[Fetched] = []
+    try:
+        _, tags, _, error, _ = _ANSWER_START.unpack_from(part)
+        topic_count, at = read_varint(part, _ANSWER_START.size)
+        for _ in range(0 if tags or error else topic_count - 1):
+            topic_id = bytes(part[at : at + _TOPIC_BYTES])
+            count, at = read_varint(part, at + _TOPIC_BYTES)
+            for _ in range(count - 1):
+                index, code, watermark, _, start, aborted, _ = _ANSWER.unpack_from(part, at)
+                if aborted > 1:
+                    return found
+                size, at = read_varint(part, at + _ANSWER.size)
+                end = at + size - 1 if size else at
+                if size > 1 and not code:
+                    records = part[at:end]
+                    found.append(Fetched(topic_id, index, code, watermark, start, None, records))
+                if part[end]:
+                    return found
+                at = end + 1
+            if part[at]:
+                return found
+            at += 1
+    except (*UNREADABLE, KafkaError):
+        # It ends here, for now; if it is not that, the whole answer cannot be read either.
+        return found
+    return found
 
 
 def _read_any(frame: memoryview) -> Answered:

@@ -19,9 +19,11 @@ from tidelog.wire.values import INT32, malformed
 SHARED_BYTES: Final = RECEIVED_BYTES_MAX
 _SMALL_BYTES: Final = 16 * 1024
 _GROWTH: Final = 4
-_START_BYTES_MAX: Final = 4 * 1024 * 1024
+_START_BYTES_MAX: Final = 4 * 1024 * 1024 + _SMALL_BYTES
 _POOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 _POOLED_MAX: Final = 16
+_STEP_BYTES: Final = 1024 * 1024
+"""What is received at once of a large frame: whoever uses it as it comes is to get its turn."""
 
 
 class ReceiveBuffers:
@@ -96,7 +98,8 @@ class FrameReader:
     def buffer(self) -> memoryview:
         """Where to receive next; never empty."""
         if self._own is not None:
-            return self._view[self._filled : min(self._total, len(self._own))]
+            end = min(self._total, len(self._own), self._filled + _STEP_BYTES)
+            return self._view[self._filled : end]
         kept = self._kept
         if kept:
             self._buffers.shared_view[: len(kept)] = kept
@@ -128,6 +131,11 @@ class FrameReader:
         elif self._kept:
             self._kept = b""
         return frames
+
+    def coming(self) -> memoryview | None:
+        """What has come of a large frame that is not whole yet, without its length. It is good
+        until the next bytes are received."""
+        return None if self._own is None else self._view[4 : self._filled]
 
     def _refuse(self, length: int, frames: list[memoryview]) -> list[memoryview]:
         self._kept = b""

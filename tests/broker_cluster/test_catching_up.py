@@ -1,0 +1,94 @@
+"""A follower that was away takes in what it missed while it comes (R1, I3), and loses nothing by it.
+
+Whole brokers on the simulated network: answers are cut into pieces, connections and leaders end in
+the middle of one.
+"""
+
+import pytest
+
+from support.brokers import one_batch
+from support.cluster_calls import assert_alike, write
+from support.sim_cluster import SimCluster
+
+BATCHES, BATCH_BYTES = 60, 60_000
+"""Several answers, the larger of which come in several parts."""
+
+
+def left_behind(seed: int, **settings: object) -> SimCluster:
+    """Broker 3 was away while all this was written."""
+    cluster = SimCluster(seed=seed, **settings)
+    cluster.create("events", replicas=[[1, 2, 3]])
+    write(cluster, "events", "first")
+    cluster.wait_caught_up("events")
+    cluster.stop(3)
+    client = cluster.client(1)
+    for number in range(BATCHES):
+        client.send_produce("events", one_batch(f"{number}" * BATCH_BYTES))
+    client.wait()
+    return cluster
+
+
+def end_at(cluster: SimCluster, broker_id: int) -> int:
+    held = cluster.replica(broker_id, "events")
+    return 0 if held is None else held.log.log_end_offset
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_log_grows_while_an_answer_comes_and_no_leader_is_told_before(seed: int) -> None:
+    cluster = left_behind(seed, replica_fetch_max_bytes=600_000)
+    cluster.start(3)
+    leader = cluster.held(1, "events")
+    whole = leader.log.log_end_offset
+    ends: list[int] = []
+
+    def has_all() -> bool:
+        end = end_at(cluster, 3)
+        if not ends or end != ends[-1]:
+            ends.append(end)
+        remote = leader.replica.remotes[3]
+        assert not remote.has_fetched or remote.log_end_offset <= end
+        return end == whole
+
+    cluster.wait(has_all, "it has everything")
+    assert ends == sorted(ends)
+    assert len(ends) > 6, "answers are taken in by parts"
+    cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "it is in sync")
+    cluster.wait_caught_up("events")
+    assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_leader_may_die_in_the_middle_of_an_answer(seed: int) -> None:
+    cluster = left_behind(seed)
+    cluster.start(3)
+    cluster.wait(lambda: end_at(cluster, 3) > 3 + 7 * seed, "a part has come")
+    assert end_at(cluster, 3) < BATCHES
+    cluster.kill(1)
+    cluster.wait(lambda: end_at(cluster, 3) == end_at(cluster, 2) > BATCHES, "another one goes on")
+    cluster.start(1)
+    cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "all are in sync")
+    write(cluster, "events", "last")
+    cluster.wait_caught_up("events")
+    assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_follower_may_die_in_the_middle_of_an_answer(seed: int) -> None:
+    cluster = left_behind(seed)
+    cluster.start(3)
+    cluster.wait(lambda: end_at(cluster, 3) > 3 + 7 * seed, "a part has come")
+    cluster.lose_power(3)
+    cluster.run_for(20_000)
+    cluster.start(3)
+    cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "it is in sync")
+    cluster.wait_caught_up("events")
+    assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
+
+
+def test_segments_end_in_the_middle_of_an_answer() -> None:
+    cluster = left_behind(1, log_segment_bytes=1_048_576)
+    cluster.start(3)
+    cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "it is in sync")
+    cluster.wait_caught_up("events")
+    assert len(cluster.held(3, "events").log.segments.all) >= 3
+    assert_alike(cluster, "events")

@@ -1,0 +1,251 @@
+"""Exactly once into topics: a driver that dies between any two steps, tasks that are late, drivers
+that do not know of one another (P4, trap 7). Without Spark: what it would do is done here, with
+transactions of tasks on a real broker, read by confluent-kafka.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+
+from clients.confluent import consumer
+from support.servers import Server
+from tidelog.base.errors import BadValue, KafkaError
+from tidelog.client.client import Client
+from tidelog.client.offsets import Committed
+from tidelog.client.transacting import begin, commit_offsets
+from tidelog.client.transactions import TransactionFilter, list_transactions
+from tidelog.spark import deciding
+from tidelog.spark.deciding import Deciding, last_decision
+from tidelog.spark.decisions import Decision, Task, decision_in, group_of, prefix_of
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.task_writing import Place, prepare_rows
+
+ROWS = [b"row-%d" % number for number in range(30)]
+STEPS = 9
+"""More calls of brokers than any commit here makes."""
+
+
+class Killed(BaseException):
+    """The driver is gone."""
+
+
+class Query:
+    """One checkpoint, and the topic it writes to."""
+
+    def __init__(self, server: Server, topic: str) -> None:
+        self.topic = topic
+        self.name = uuid.uuid4().hex
+        self.client = Client(server.address)
+        self.options = SinkOptions.parse(
+            {
+                "kafka.bootstrap.servers": server.address,
+                "topic": topic,
+                "delivery": "exactly-once",
+            },
+            is_stream=True,
+        )
+
+    def prepare(self, run: str, batch: int, number: int, rows: list[bytes]) -> Task | None:
+        """What a task does."""
+        place = Place(self.name, run, batch, number, 0)
+        columns = [pa.RecordBatch.from_pydict({"value": pa.array(rows, pa.binary())})]
+        _, transaction = prepare_rows(self.options, columns, place)
+        return None if transaction is None else Task(number, 0, *transaction.producer)
+
+    def run(self, batch: int, tasks: int, rows: list[bytes] = ROWS) -> Decision:
+        """All tasks of a batch, in a run of their own: what a driver is then to commit."""
+        run = uuid.uuid4().hex[:8]
+        parts = [rows[number::tasks] for number in range(tasks)]
+        prepared = [self.prepare(run, batch, number, part) for number, part in enumerate(parts)]
+        found = tuple(task for task in prepared if task is not None)
+        return Decision(batch=batch, run=run, tasks=found)
+
+    def deciding(self) -> Deciding:
+        return Deciding(self.client, self.name, 10_000)
+
+    def seen(self, server: Server) -> Counter[bytes]:
+        """What readers of committed records see, up to where the log ends now."""
+        found: Counter[bytes] = Counter()
+        with consumer(server.address, **{"isolation.level": "read_uncommitted"}) as reader:
+            places = [TopicPartition(self.topic, index) for index in range(2)]
+            ends = {
+                place.partition: reader.get_watermark_offsets(place, timeout=30)[1]
+                for place in places
+            }
+        options = {"isolation.level": "read_committed", "enable.partition.eof": "true"}
+        with consumer(server.address, **options) as reader:
+            reader.assign([TopicPartition(self.topic, index, 0) for index in ends])
+            left = set(ends)
+            while left:
+                message = reader.poll(30)
+                assert message is not None, "readers do not wait for what nobody ends"
+                if message.error() is None:
+                    found[message.value()] += 1
+                elif message.offset() >= ends[message.partition()]:
+                    left.discard(message.partition())
+        return found
+
+    def open_now(self) -> list[str]:
+        listed = list_transactions(self.client, TransactionFilter(states=("Ongoing",)))
+        names = [one.transactional_id for one in listed]
+        return [
+            name for name in names if name.startswith((prefix_of(self.name), group_of(self.name)))
+        ]
+
+
+@pytest.fixture
+def query(log_server: Server, new_topic: Any) -> Iterator[Query]:
+    made = Query(log_server, new_topic(2))
+    yield made
+    made.client.close()
+
+
+def dying_at(step: int, monkeypatch: pytest.MonkeyPatch, *, is_done: bool) -> None:
+    """Lets the driver die at its so-many-th call of a broker, before or after it was made."""
+    calls = 0
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == step and not is_done:
+                raise Killed
+            result = function(*arguments, **named)
+            if calls == step:
+                raise Killed
+            return result
+
+        return call
+
+    for name in ("begin", "committed_by_groups", "commit_offsets", "end", "list_transactions"):
+        monkeypatch.setattr(deciding, name, deadly(getattr(deciding, name)))
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("step", range(1, STEPS))
+def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
+    step: int, is_done: bool, query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.deciding().commit(query.run(0, 2, [b"before"]))
+    prepared = query.run(1, 2)
+    with monkeypatch.context() as patch:
+        dying_at(step, patch, is_done=is_done)
+        try:
+            query.deciding().commit(prepared)
+        except Killed:
+            pass
+        else:
+            assert step > 7, "it makes at least seven calls"
+    query.deciding().commit(query.run(1, 3))
+    query.deciding().commit(query.run(2, 1, [b"after"]))
+    assert query.seen(log_server) == Counter([b"before", *ROWS, b"after"])
+    assert query.open_now() == []
+
+
+def test_a_batch_that_fails_leaves_nothing_and_is_written_when_it_is_run_again(
+    query: Query, log_server: Server
+) -> None:
+    query.deciding().abort(query.run(0, 3))
+    assert query.seen(log_server) == Counter()
+    query.deciding().commit(query.run(0, 2))
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_commit_that_fails_after_the_decision_is_not_taken_back_by_abort(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = query.run(0, 2)
+    with monkeypatch.context() as patch:
+        dying_at(5, patch, is_done=False)
+        with pytest.raises(Killed):
+            query.deciding().commit(prepared)
+    assert last_decision(query.client, query.name) == prepared
+    query.deciding().abort(prepared)
+    query.deciding().commit(query.run(0, 1))
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_copy_of_a_task_that_is_done_after_the_decision_gives_up(
+    query: Query, log_server: Server
+) -> None:
+    decided = query.deciding().commit(query.run(0, 2))
+    late = Place(query.name, decided.run, 0, 0, 1)
+    columns = [pa.RecordBatch.from_pydict({"value": pa.array(ROWS, pa.binary())})]
+    prepare_rows(query.options, columns, late)
+    assert query.open_now() == []
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_copy_that_is_not_done_when_the_decision_is_made_is_swept_away(
+    query: Query, log_server: Server
+) -> None:
+    prepared = query.run(0, 2)
+    loser = query.prepare(prepared.run, 0, 7, ROWS)
+    assert loser is not None
+    query.deciding().commit(prepared)
+    assert query.open_now() == []
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_of_two_drivers_on_one_checkpoint_one_decides(query: Query, log_server: Server) -> None:
+    one, other = query.run(0, 2), query.run(0, 3)
+    query.deciding().commit(one)
+    assert query.deciding().commit(other) == one
+    query.deciding().commit(query.run(1, 1, [b"next"]))
+    with pytest.raises(KafkaError, match="another driver runs on this checkpoint"):
+        query.deciding().commit(query.run(0, 1))
+    assert query.seen(log_server) == Counter([*ROWS, b"next"])
+
+
+def test_a_driver_that_was_overtaken_while_it_decided_does_not_decide(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = query.run(0, 2)
+    with monkeypatch.context() as patch:
+        decide = commit_offsets
+
+        def overtaken(*arguments: Any) -> None:
+            patch.undo()
+            query.deciding().commit(query.run(0, 3))
+            decide(*arguments)
+
+        patch.setattr(deciding, "commit_offsets", overtaken)
+        with pytest.raises(KafkaError, match=r"was not extended|were not committed"):
+            query.deciding().commit(slow)
+    query.deciding().abort(slow)
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_what_was_decided_and_then_given_up_is_said_loudly(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = query.run(0, 2)
+    with monkeypatch.context() as patch:
+        dying_at(5, patch, is_done=False)
+        with pytest.raises(Killed):
+            query.deciding().commit(prepared)
+    first = prepared.transactions(query.name)[0]
+    begin(query.client, first.transactional_id, 60_000)
+    with pytest.raises(KafkaError, match=f"decided to commit what {first.transactional_id} wrote"):
+        query.deciding().commit(query.run(0, 1))
+
+
+def test_a_decision_of_very_many_tasks_is_spread_over_several_notes() -> None:
+    tasks = tuple(Task(number, 0, 4_000_000 + number, 3) for number in range(1_000))
+    decision = Decision(batch=12, run="0123456789abcdef", tasks=tasks)
+    offsets = decision.offsets()
+    assert len(offsets) == 5
+    assert all(len(note) < 4_096 for _, note in offsets.values())
+    committed = {
+        place: Committed(offset=offset, leader_epoch=-1, metadata=note)
+        for place, (offset, note) in offsets.items()
+    }
+    assert decision_in(committed) == decision
+    committed.pop(min(committed))
+    with pytest.raises(BadValue, match="batch 12 cannot be read"):
+        decision_in(committed)
