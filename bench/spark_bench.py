@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.load.brokers import Tidelog
@@ -20,6 +21,7 @@ from bench.peers.spark_peer import SparkHome
 from bench.spark.scenarios import (
     FULL,
     QUICK,
+    SIZES,
     Place,
     aggregation,
     copying,
@@ -46,9 +48,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rows and rounds: 5 minutes")
     parser.add_argument("--only", default=",".join(SCENARIOS), help="of: %(default)s")
+    parser.add_argument("--bytes", default="100,1000", help="sizes of values, of: %(default)s")
     parser.add_argument("--alone", action="store_true", help="without the connector")
     options = parser.parse_args(arguments)
     options.only = options.only.split(",")
+    options.bytes = tuple(size for size in SIZES if str(size) in options.bytes.split(","))
     if unknown := sorted(set(options.only) - set(SCENARIOS)):
         parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     return options
@@ -82,6 +86,7 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
         broker.start()
         topics = Topics(broker)
         effort = QUICK if options.quick else FULL
+        effort = replace(effort, sizes=options.bytes)
         place = new_place(topics, FOLDER, home, effort)
         return taken(place, options.only)
     except RuntimeError as error:

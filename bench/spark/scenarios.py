@@ -31,9 +31,11 @@ class Effort:
     """For whoever reads a row at a time."""
     rounds: int
     cold_rounds: int
+    sizes: tuple[int, ...] = tuple(SIZES)
+    """Of values, that are read and written warm."""
 
 
-QUICK = Effort(rows={100: 2_000_000, 1000: 400_000}, slow_rows=200_000, rounds=3, cold_rounds=1)
+QUICK = Effort(rows={100: 1_500_000, 1000: 300_000}, slow_rows=200_000, rounds=3, cold_rounds=1)
 FULL = Effort(rows={100: 10_000_000, 1000: 2_000_000}, slow_rows=1_000_000, rounds=5, cold_rounds=3)
 
 
@@ -155,7 +157,7 @@ def aggregation(place: Place) -> list[Row]:
     def warm(sessions: Mapping[str, Session]) -> list[Row]:
         return [
             found
-            for value_bytes in SIZES
+            for value_bytes in place.effort.sizes
             for found in warm_aggregation(place, sessions, value_bytes)
         ]
 
@@ -187,7 +189,7 @@ def as_files(place: Place, session: Session, topic: str) -> dict[str, Any]:
 def into_files(place: Place) -> list[Row]:
     found: list[Row] = []
     with place.sessions() as sessions:
-        for value_bytes in SIZES:
+        for value_bytes in place.effort.sizes:
             topic = place.topic(value_bytes)
             files = as_files(place, sessions[OURS], topic)
             slow = place.topics.source(ROWS, topic, place.effort.slow_rows)
@@ -249,7 +251,7 @@ def in_sizes(
     make: Callable[[Place, Session, str, int], Contender],
 ) -> list[Row]:
     found: list[Row] = []
-    for value_bytes in SIZES:
+    for value_bytes in place.effort.sizes:
         both = [make(place, sessions[kind], kind, value_bytes) for kind in place.kinds]
         what = f"{name} {SIZES[value_bytes]}, warm"
         found += against_each(

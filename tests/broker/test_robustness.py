@@ -66,6 +66,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TidelogServer]:
     try:
         with WireClient(server.address) as client:
             client.create("witness")
+            for kind in (0, 1):
+                # Whoever asks first has the topics of coordinators made, with their many files.
+                client.ask(10, 4, key_type=kind, coordinator_keys=["any"])
             client.create("bulk", max_message_bytes=8 * MIB)
             for _ in range(12):
                 client.produce("bulk", one_batch("x" * 4 * MIB))

@@ -207,7 +207,7 @@ def test_a5_the_broker_finds_the_topics_of_a_regular_expression(server: Server) 
 def test_v15_a_classic_group_turns_over_member_by_member_and_back(server: Server) -> None:
     admin = make_topic(server)
     produce(server, 600)
-    classic = {
+    classic: dict[str, Any] = {
         "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",
         "heartbeat.interval.ms": 100,

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from support import group_stage
 from support.consumer_stage import Consumer, consumer_stage, find, owners, settle
-from support.group_stage import Stage, leave
+from support.group_stage import Member, Stage, leave
 from tidelog.base.errors import ErrorCode
 from tidelog.groups.consumer_protocol import (
     read_assignment,
@@ -23,14 +22,13 @@ def owning(*topics: str, owned: dict[str, tuple[int, ...]] | None = None) -> byt
     return said + write_assignment(0, owned or {})[2:-4]
 
 
-class Member(group_stage.Member):
-    def __init__(self, stage: Stage, name: str, **join: Any) -> None:
-        super().__init__(stage, name, **{"protocols": (("range", owning("orders")),), **join})
+def new_member(stage: Stage, name: str, **join: Any) -> Member:
+    return Member(stage, name, **{"protocols": (("range", owning("orders")),), **join})
 
 
 def classic_group(stage: Stage, *names: str) -> list[Member]:
     """A stable one, whose leader gave each its share."""
-    members = [Member(stage, name) for name in names]
+    members = [new_member(stage, name) for name in names]
     for member in members:
         member.join()
     stage.wait(10)
@@ -101,7 +99,7 @@ def test_v15_classic_members_give_up_before_the_new_one_gets() -> None:
 def test_a5_a_classic_member_waits_for_what_others_have_not_given_up() -> None:
     stage = consumer_stage()
     new = Consumer(stage, "new").join()
-    a = Member(stage, "a").join()
+    a = new_member(stage, "a").join()
     assert (a.told, a.joins[-1].leader, a.joins[-1].members) == (ErrorCode.none, "", ())
     a.sync()
     assert partitions(a) == []
@@ -174,14 +172,14 @@ def test_the_policy_says_whether_groups_change_their_protocol() -> None:
 
 def test_a_classic_group_that_is_not_of_consumers_stays_what_it_is() -> None:
     stage = consumer_stage()
-    Member(stage, "a", protocol_type="connect", protocols=(("x", b"?"),)).join()
+    new_member(stage, "a", protocol_type="connect", protocols=(("x", b"?"),)).join()
     stage.wait(10)
     assert Consumer(stage, "new").join().code is ErrorCode.group_id_not_found
 
 
 def test_a_group_whose_members_cannot_be_read_stays_what_it_is() -> None:
     stage = consumer_stage()
-    Member(stage, "a", protocols=(("range", b"\0\1\0"),)).join()
+    new_member(stage, "a", protocols=(("range", b"\0\1\0"),)).join()
     stage.wait(10)
     assert Consumer(stage, "new").join().code is ErrorCode.group_id_not_found
     assert stage.group().kind == "classic"
@@ -192,12 +190,12 @@ def test_those_who_wait_for_a_generation_are_told_to_join_again_when_the_group_t
     a, b = classic_group(stage, "a", "b")
     a.joins.clear()
     a.ask_to_join(protocols=(("range", owning("orders", "more")),))
-    assert a.told is None, "it waits for b"
+    assert not a.joins, "it waits for b"
     Consumer(stage, "new").join()
     stage.wait(0)
-    assert a.told is ErrorCode.rebalance_in_progress
+    assert [joined.code for joined in a.joins] == [ErrorCode.rebalance_in_progress]
     rejoin(a, [])
-    assert a.told is ErrorCode.none
+    assert a.joins[-1].code is ErrorCode.none
     assert b.heartbeat() is ErrorCode.rebalance_in_progress
 
 
@@ -255,15 +253,15 @@ def test_a_classic_member_without_a_protocol_in_common_is_refused() -> None:
     stage = consumer_stage()
     classic_group(stage, "a")
     Consumer(stage, "new").join()
-    other = Member(stage, "b", protocols=(("sticky", owning("orders")),)).join()
+    other = new_member(stage, "b", protocols=(("sticky", owning("orders")),)).join()
     assert other.told is ErrorCode.inconsistent_group_protocol
-    other = Member(stage, "c", protocol_type="connect").join()
+    other = new_member(stage, "c", protocol_type="connect").join()
     assert other.told is ErrorCode.inconsistent_group_protocol
 
 
 def test_a_static_classic_member_that_comes_with_the_newer_protocol_keeps_what_it_has() -> None:
     stage = consumer_stage()
-    a = Member(stage, "a", instance_id="one").join()
+    a = new_member(stage, "a", instance_id="one").join()
     stage.wait(10)
     a.sync({a.member_id: write_assignment(1, {"orders": tuple(range(6))})})
     other = Consumer(stage, "other").join()
@@ -280,7 +278,7 @@ def test_an_empty_group_of_the_newer_protocol_makes_place_for_a_classic_one() ->
     new = Consumer(stage, "new").join()
     assert new.commit(5, partition=0) is ErrorCode.none
     new.leave()
-    a = Member(stage, "a").join()
+    a = new_member(stage, "a").join()
     stage.wait(10)
     assert (a.told, stage.group().kind) == (ErrorCode.none, "classic")
     assert stage.committed() == 5
@@ -299,3 +297,19 @@ def test_what_consumers_say_to_one_another_is_read_in_all_versions() -> None:
     assert written == b"\0\1" + b"\0\0\0\1\0\6orders\0\0\0\2\0\0\0\0\0\0\0\1" + b"\xff\xff\xff\xff"
     assert read_assignment(written) == {"orders": (0, 1)}
     assert read_assignment(b"") == {}
+
+
+def test_a_group_whose_last_new_member_comes_back_as_a_classic_one_is_classic_again() -> None:
+    stage = consumer_stage()
+    new = Consumer(stage, "new", instance_id="one").join()
+    a = new_member(stage, "a").join()
+    assert find(stage).kind == "consumer"
+    again = new_member(stage, "again", instance_id="one").join()
+    assert again.told is ErrorCode.none
+    assert (stage.group().kind, stage.group().state_name) == ("classic", "PreparingRebalance")
+    assert new.beat().code is ErrorCode.group_id_not_found
+    for member in (a, again):
+        member.joins.clear()
+        member.ask_to_join()
+    stage.wait(10)
+    assert [member.told for member in (a, again)] == [ErrorCode.none, ErrorCode.none]

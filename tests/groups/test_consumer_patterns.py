@@ -88,7 +88,16 @@ def test_what_is_no_regular_expression_of_re2_is_refused(pattern: str) -> None:
     )
     assert not stage.journal.written
     with pytest.raises(KafkaError):
-        check_pattern(pattern)
+        check_pattern(pattern, 1000)
+
+
+def test_an_expression_that_no_key_of_a_record_could_hold_is_refused() -> None:
+    stage = consumer_stage()
+    assert Consumer(stage, "a", pattern="a" * 32_768).join().code is (
+        ErrorCode.invalid_regular_expression
+    )
+    assert Consumer(stage, "a", pattern="a" * 32_767).join().code is ErrorCode.none
+    assert Consumer(stage, "m" * 32_768).join().code is ErrorCode.invalid_request
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*a){12}b", "(a?){100}a{100}b"])

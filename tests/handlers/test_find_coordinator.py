@@ -1,4 +1,4 @@
-"""FindCoordinator: groups are this broker's; transactions and share groups are not served."""
+"""FindCoordinator: groups and transactions are this broker's; share groups are not served."""
 
 from typing import Any
 
@@ -24,9 +24,10 @@ def ask(node: AdminNode, version: int, kind: int, *keys: str, **more: Any) -> li
     return list(answer.coordinators) if version >= 4 else [answer]
 
 
-@pytest.mark.parametrize("version", versions(FIND))
-def test_a_group_is_looked_after_by_this_broker(version: int) -> None:
-    (found,) = ask(AdminNode(), version, GROUP, "readers")
+@pytest.mark.parametrize("version", versions(FIND)[1:])
+@pytest.mark.parametrize("kind", [GROUP, TRANSACTION])
+def test_groups_and_transactions_are_looked_after_by_this_broker(version: int, kind: int) -> None:
+    (found,) = ask(AdminNode(), version, kind, "readers")
     assert found.error_code is ErrorCode.none
     assert (found.node_id, found.host, found.port) == (1, "tide.example", 9092)
     if version >= 4:
@@ -49,7 +50,6 @@ def test_many_keys_are_answered_in_order(version: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        (TRANSACTION, ErrorCode.transactional_id_authorization_failed),
         (SHARE, ErrorCode.invalid_request),
         (3, ErrorCode.invalid_request),
         (-1, ErrorCode.invalid_request),
@@ -66,6 +66,7 @@ def test_what_is_not_served_is_refused_with_a_reason(
 
 def test_a_broker_that_is_not_registered_is_not_available_yet() -> None:
     node = AdminNode()
+    ask(node, 6, GROUP, "readers")
     del node.metadata.image.brokers[1]
     (found,) = ask(node, 6, GROUP, "readers")
     assert found.error_code is ErrorCode.coordinator_not_available

@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers (A3); transactions are refused for good."""
+"""InitProducerId: ids for idempotent producers (A3), and for transactional ones (A4)."""
 
 from typing import Any
 
@@ -53,11 +53,11 @@ def test_an_id_and_its_epoch_come_together(given: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("payments", ErrorCode.transactional_id_authorization_failed),
+        ("payments", ErrorCode.coordinator_not_available),
         ("", ErrorCode.invalid_request),
     ],
 )
-def test_transactions_are_refused_for_good(version: int, name: str, code: ErrorCode) -> None:
+def test_without_a_coordinator_a_transactional_id_gets_none(version: int, name: str, code: ErrorCode) -> None:
     answer = ask(AdminNode(), version, transactional_id=name)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 

@@ -150,7 +150,10 @@ def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
 def test_a_batch_that_fails_leaves_nothing_and_is_written_when_it_is_run_again(
     query: Query, log_server: Server
 ) -> None:
-    query.deciding().abort(query.run(0, 3))
+    prepared = query.run(0, 3)
+    query.prepare(prepared.run, 0, 7, [b"of a task that did not come to its end"])
+    query.deciding().abort(prepared)
+    assert query.open_now() == []
     assert query.seen(log_server) == Counter()
     query.deciding().commit(query.run(0, 2))
     assert query.seen(log_server) == Counter(ROWS)

@@ -4,7 +4,7 @@ The journal commits at once, or when it is told to; markers are written when the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -91,15 +91,17 @@ class TransactionStage:
         self.markers = HeldMarkers()
         self.producer_id = 1000
         self.failing_ids: KafkaError | None = None
-        self.epoch = 0
-        self.lead()
+        self.journal = SimJournal(self.loop, self.entries, 1)
+        self.shard = self._load()
 
     def lead(self) -> None:
         """Another broker leads the partition now, and loads it."""
-        if self.epoch:
-            self.shard.stop()
-        self.epoch += 1
-        self.journal = SimJournal(self.loop, self.entries, self.epoch)
+        self.shard.stop()
+        epoch = self.journal.leader_epoch + 1
+        self.journal = SimJournal(self.loop, self.entries, epoch)
+        self.shard = self._load()
+
+    def _load(self) -> TransactionShard:
         around = TransactionSurroundings(
             clock=self.clock,
             loop=self.loop,
@@ -107,10 +109,11 @@ class TransactionStage:
             markers=self.markers,
             next_producer_id=self._next_id,
         )
-        self.shard = TransactionShard(self.journal, around)
+        shard = TransactionShard(self.journal, around)
         for offset, entry in enumerate(list(self.entries)):
-            self.shard.replay(entry, Origin(offset, 0))
-        self.shard.start()
+            shard.replay(entry, Origin(offset, 0))
+        shard.start()
+        return shard
 
     def _next_id(self, done: Callable[[int | KafkaError], None]) -> None:
         if self.failing_ids is not None:
@@ -195,7 +198,10 @@ def refusal(code: ErrorCode) -> KafkaError:
     return KafkaError(code, "as the test wants it")
 
 
-def _only(told: list[Any]) -> Any:
+Answer = TypeVar("Answer")
+
+
+def _only(told: Sequence[Answer | KafkaError]) -> Answer | str:
     """The one answer, or the name of its error; «nothing» if there is none yet."""
     if not told:
         return "nothing"
@@ -204,5 +210,4 @@ def _only(told: list[Any]) -> Any:
 
 
 def _code(told: list[KafkaError | None]) -> str:
-    answer = _only(told)
-    return "none" if answer is None else str(answer)
+    return str(_only(told) or "none")

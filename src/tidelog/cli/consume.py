@@ -67,7 +67,7 @@ _ConsumerProperties = Annotated[
 ]
 _Group = Annotated[
     str | None,
-    typer.Option("--group", "-g", metavar="NAME", help="Go on where it is, and commit that."),
+    typer.Option("--group", "-g", metavar="NAME", help="Read for it, and commit what was printed."),
 ]
 
 

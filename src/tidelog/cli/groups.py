@@ -61,7 +61,6 @@ def _with_value(arguments: list[str], place: int) -> str:
 
 
 app = typer.Typer(cls=Actions, no_args_is_help=True, rich_markup_mode=None)
-app.command("reset")(reset_command)
 
 
 class What(StrEnum):
@@ -158,6 +157,9 @@ def describe_command(
     show_groups(found, progress, view, form)
     if is_missed:
         raise typer.Exit(1)
+
+
+app.command("reset")(reset_command)
 
 
 @app.command("delete")

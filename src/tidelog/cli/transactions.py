@@ -39,10 +39,10 @@ app = typer.Typer(cls=ActionFirst, no_args_is_help=True, rich_markup_mode=None)
 _Place = Annotated[
     str | None, typer.Argument(metavar="TOPIC:PARTITION", help="The partition it is open in.")
 ]
-_TopicFlag = Annotated[
-    str | None, typer.Option("--topic", metavar="NAME", help="With --partition.")
+_TopicFlag = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic.")]
+_PartitionFlag = Annotated[
+    int | None, typer.Option("--partition", metavar="N", min=0, help="Its number.")
 ]
-_PartitionFlag = Annotated[int | None, typer.Option("--partition", metavar="N", min=0)]
 _BrokerFlag = Annotated[
     int | None, typer.Option("--broker-id", metavar="ID", help="As this replica has it.")
 ]

@@ -161,7 +161,7 @@ def _refusal(name: str, told: Told) -> KafkaError | None:
 
 def _transaction(told: Told) -> Transaction:
     row = told.row
-    start_ms = round(row.transaction_start_time.timestamp() * _MILLISECOND)
+    started = row.transaction_start_time
     return Transaction(
         transactional_id=row.transactional_id,
         coordinator=told.coordinator,
@@ -169,7 +169,7 @@ def _transaction(told: Told) -> Transaction:
         producer_epoch=row.producer_epoch,
         state=row.transaction_state,
         timeout_ms=round(row.transaction_timeout.total_seconds() * _MILLISECOND),
-        start_ms=None if start_ms < 0 else start_ms,
+        start_ms=None if started is None else round(started.timestamp() * _MILLISECOND),
         partitions=tuple(
             sorted(
                 TopicPartition(topic.topic, index)

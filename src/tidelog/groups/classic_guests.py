@@ -58,6 +58,7 @@ class ClassicGuests:
             answer(Joined(code=ErrorCode.member_id_required, member_id=member_id))
             return
         subscription = _subscription(join)
+        was_mixed = any(member.classic is None for member in group.members.values())
         change = context.change(group)
         before = self._find(change, join, member_id)
         member = _as_it_says(before, join, subscription)
@@ -65,6 +66,8 @@ class ClassicGuests:
         owned = by_id(subscription.owned, context.surroundings.topics)
         member = change.reconcile(change.members[member_id], owned)
         self._write(change, member, answer)
+        if was_mixed:
+            self._departures.replaced(group.group_id)
 
     def _write(self, change: GroupChange, member: Member, answer: AnswerJoin) -> None:
         group_id, member_id = change.group.group_id, member.member_id

@@ -15,6 +15,8 @@ from tidelog.groups.consumer_member import JOINING, LEAVING, LEAVING_FOR_NOW
 from tidelog.groups.topic_patterns import check_pattern
 
 UNCHANGED: Final = -1
+_NAME_BYTES_MAX: Final = (1 << 15) - 1
+"""What the key of a record can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ def check_beat(beat: Beat, assignors: Sequence[str]) -> None:
         ("the rack", beat.rack_id),
     ):
         _require(value is None or bool(value.strip()), f"{name} is empty")
+    for name, text in (("group", beat.group_id), ("member", beat.member_id)):
+        _require(len(text.encode()) <= _NAME_BYTES_MAX, f"the {name}'s id is too long")
     may_be_nameless = beat.epoch == JOINING and not beat.is_named
     _require(bool(beat.member_id.strip()) or may_be_nameless, "the member's id is empty")
     _require(beat.epoch >= LEAVING_FOR_NOW, f"there is no epoch {beat.epoch}")
@@ -78,7 +82,7 @@ def check_beat(beat: Beat, assignors: Sequence[str]) -> None:
             f"no assignor {beat.assignor!r} here; there are {', '.join(assignors)}",
         )
     if beat.pattern and beat.epoch > LEAVING:
-        check_pattern(beat.pattern)
+        check_pattern(beat.pattern, _NAME_BYTES_MAX)
 
 
 def _check_join(beat: Beat) -> None:

@@ -24,22 +24,36 @@ _AGAIN_MS: Final = 500
 class Departures:
     def __init__(self, context: ConsumerContext) -> None:
         self._context = context
+        self._surroundings = context.surroundings
 
     def dismiss(self, group: ConsumerGroup, member_ids: Sequence[str], finished: Finished) -> None:
         """Takes members out of a group. It goes on as a classic one if the last that spoke the
         newer protocol is among them."""
+        self._write(group.group_id, self._entries(group, member_ids), finished)
+
+    def replaced(self, group_id: str) -> None:
+        """A member of the newer protocol has been replaced by one of the classic one: if it was
+        the last, that is as if it had left."""
+        group = self._context.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and can_downgrade(group, (), self._surroundings):
+            self._write(group_id, self._downgraded(group, ()), _as_it_is)
+
+    def _write(self, group_id: str, entries: list[Entry], finished: Finished) -> None:
         context = self._context
-        context.write(group.group_id, self._entries(group, member_ids), finished)
-        downgraded = context.groups.get(group.group_id)
+        context.write(group_id, entries, finished)
+        downgraded = context.groups.get(group_id)
         if isinstance(downgraded, ClassicGroup):
             context.classic.watch(downgraded)
             context.classic.rebalancing.prepare(downgraded)
 
+    def _downgraded(self, group: ConsumerGroup, leaving: Sequence[str]) -> list[Entry]:
+        now_ms = self._surroundings.clock.now_ms()
+        return downgrade_entries(group, leaving, self._surroundings.topics, now_ms)
+
     def _entries(self, group: ConsumerGroup, member_ids: Sequence[str]) -> list[Entry]:
-        surroundings = self._context.surroundings
-        if can_downgrade(group, member_ids, surroundings):
-            now_ms = surroundings.clock.now_ms()
-            return downgrade_entries(group, member_ids, surroundings.topics, now_ms)
+        is_last = any(group.members[found].classic is None for found in member_ids)
+        if is_last and can_downgrade(group, member_ids, self._surroundings):
+            return self._downgraded(group, member_ids)
         change = self._context.change(group)
         change.remove(member_ids)
         change.follow_topics(has_changed=True)
@@ -84,3 +98,7 @@ class Departures:
                     self.expect(group_id, member_id, wait, _AGAIN_MS)
 
             self.dismiss(group, [member_id], finished)
+
+
+def _as_it_is(_error: KafkaError | None) -> None:
+    """A group that could not become classic serves its classic members as it is."""

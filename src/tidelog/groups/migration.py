@@ -41,16 +41,15 @@ def can_upgrade(group: ClassicGroup, surroundings: GroupSurroundings) -> bool:
 def can_downgrade(
     group: ConsumerGroup, leaving: Collection[str], surroundings: GroupSurroundings
 ) -> bool:
-    """Whether those who stay all speak the classic protocol, and one of those who leave did not."""
+    """Whether those who stay all speak the classic protocol, and may be on their own."""
     settings = surroundings.settings()
     policy = settings.text("group.consumer.migration.policy")
     if policy not in ("downgrade", "bidirectional"):
         return False
     stay = [member for member in group.members.values() if member.member_id not in leaving]
-    is_last = any(group.members[member_id].classic is None for member_id in leaving)
     size_max = settings.whole("group.max.size")
     is_classic = all(member.classic is not None for member in stay)
-    return bool(stay) and is_last and is_classic and len(stay) <= size_max
+    return bool(stay) and is_classic and len(stay) <= size_max
 
 
 # -- from classic

@@ -15,9 +15,13 @@ class _Compiled(Protocol):
     def fullmatch(self, text: str) -> object | None: ...
 
 
-def check_pattern(pattern: str) -> None:
-    """Raises if it is none."""
+def check_pattern(pattern: str, bytes_max: int) -> None:
+    """Raises if it is none, or longer than this."""
     _compile(pattern)
+    if len(pattern.encode()) > bytes_max:
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression, f"a regular expression of over {bytes_max} bytes"
+        )
 
 
 def matching(pattern: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from tidelog.transactions.requests import Wanted
 from tidelog.transactions.shard import TransactionShard
 from tidelog.transactions.state import SHOWN, Transaction
 
+PATTERN_BYTES_MAX: Final = 32 << 10
 _STATUSES: Final = {status.name: status for status in SHOWN}
 
 
@@ -35,7 +36,7 @@ def _answering(node: Node, request: Request) -> Answering:
     pattern = getattr(body, "transactional_id_pattern", None)
     try:
         if pattern:
-            check_pattern(pattern)
+            check_pattern(pattern, PATTERN_BYTES_MAX)
     except KafkaError as error:
         return {**answer, "error_code": error.code}
     for shard in coordinator.shards():

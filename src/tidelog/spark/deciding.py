@@ -51,10 +51,12 @@ class Deciding:
         return known
 
     def abort(self, unwanted: Decision) -> None:
-        """Gives up what was prepared for a batch that has failed; not if it was decided."""
+        """Gives up what was prepared for a batch that has failed, unless it was decided, and what
+        tasks have left that did not come to their end."""
         _, known = self._take_over()
         if known is None or known.batch < unwanted.batch:
             self._leave(unwanted, but=None)
+        self._sweep(known)
 
     def _take_over(self) -> tuple[OpenTransaction, Decision | None]:
         """Keeps other drivers of the query from deciding, and only then looks what was decided."""
@@ -93,9 +95,10 @@ class Deciding:
                     if error.code not in FENCED:
                         raise
 
-    def _sweep(self, decided: Decision) -> None:
+    def _sweep(self, decided: Decision | None) -> None:
         """Aborts what copies of tasks, or earlier runs, have left open: readers would wait."""
-        kept = {one.transactional_id for one in decided.transactions(self._query)}
+        transactions = [] if decided is None else decided.transactions(self._query)
+        kept = {one.transactional_id for one in transactions}
         prefix = prefix_of(self._query)
         for one in list_transactions(self._client, TransactionFilter(states=("Ongoing",))):
             if one.transactional_id.startswith(prefix) and one.transactional_id not in kept:
