@@ -49,6 +49,22 @@ def test_every_api_is_served_in_the_versions_that_kafka_serves(node: SimNode) ->
         assert (row.min_version, row.max_version) == kafka[row.api_key], row
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_newer_protocols_of_groups_and_transactions_are_in_force(
+    node: SimNode, version: int
+) -> None:
+    """A4. Clients of version 3 cannot read a supported feature that begins with 0 (KAFKA-17011)."""
+    answer = node.client().ask(
+        API_VERSIONS, version, client_software_name="test", client_software_version="1"
+    )
+    finalized = {row.name: row.max_version_level for row in answer.finalized_features}
+    assert finalized == {"group.version": 1, "transaction.version": 2}
+    assert answer.finalized_features_epoch >= 0
+    supported = {row.name: (row.min_version, row.max_version) for row in answer.supported_features}
+    expected = {"group.version": (0, 1), "transaction.version": (0, 2)}
+    assert supported == (expected if version > 3 else {})
+
+
 def test_a_version_of_the_future_is_answered_in_version_0(node: SimNode) -> None:
     """As Kafka 4.3.1 does it: tests/fixtures/kafka/wire has its answer."""
     client = node.client()

@@ -175,6 +175,16 @@ WIDE: list[tuple[str, int, int, dict[str, Any], str]] = [
     ),
     ("describe_producers", 61, 0, {"topics": named(4, "name", partition_indexes=[0])}, "topics"),
     (
+        "consumer_group_describe",
+        69,
+        1,
+        {
+            "group_ids": [f"no-{number}" for number in range(REQUEST_VALUES_MAX)],
+            "include_authorized_operations": False,
+        },
+        "groups",
+    ),
+    (
         "describe_topic_partitions",
         75,
         0,

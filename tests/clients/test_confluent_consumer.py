@@ -1,5 +1,5 @@
 """confluent-kafka (a librdkafka of today) reads with `assign`: R1, R3, R4 as one node can show
-them. What needs groups is not here."""
+them. Groups are in test_confluent_groups.py."""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 """kafkajs produces and administers: T1, T3, T5, T6, O2, S5, A1 as one node can show them. Its
-consumer needs groups. What it sent is read with confluent-kafka."""
+consumers are in test_kafkajs_groups.py. What it sent is read with confluent-kafka."""
 
 from collections.abc import Callable
 from typing import Any

@@ -260,6 +260,7 @@ def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
         {"owned": None},
         {"owned": {bytes(16): (1,)}},
         {"topics": None},
+        {"topics": tuple(map(str, range(10_001)))},
     ],
 )
 def test_a_heartbeat_that_cannot_be_meant_is_refused(wrong: dict[str, object]) -> None:
@@ -285,6 +286,23 @@ def test_only_one_who_joins_makes_a_group() -> None:
     a.epoch = 3
     assert a.beat().code is ErrorCode.group_id_not_found
     assert a.leave().code is ErrorCode.group_id_not_found
+
+
+def test_many_members_settle_in_a_few_rounds_and_with_few_records() -> None:
+    stage = consumer_stage({"orders": 300})
+    members = [Consumer(stage, f"m{number:03}").join() for number in range(100)]
+    settle(*members, rounds=2)
+    assert find(stage).state_name == "Stable"
+    assert {len(member.partitions) for member in members} == {3}
+    written = len(stage.journal.written)
+    members.append(Consumer(stage, "new").join())
+    settle(*members, rounds=2)
+    assert find(stage).state_name == "Stable"
+    assert sorted({len(member.partitions) for member in members}) == [2, 3]
+    assert len(stage.journal.written) - written < 2 * len(members), "one or two a member"
+    written = len(stage.journal.written)
+    settle(*members, rounds=2)
+    assert len(stage.journal.written) == written, "nothing when nothing changes"
 
 
 def test_a5_the_group_survives_its_coordinator() -> None:

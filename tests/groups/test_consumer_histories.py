@@ -17,9 +17,11 @@ from tidelog.base.errors import ErrorCode
 from tidelog.groups.consumer_group import ConsumerGroup
 from tidelog.groups.consumer_protocol import read_assignment, write_assignment
 from tidelog.groups.requests import Commit
+from tidelog.groups.shard import GroupShard
 
 TOPICS = ("orders", "bills")
 SESSION_MS = 10_000
+KEPT = ("epoch", "topics_hash", "target_epoch", "members", "targets", "patterns", "member_ids")
 Partition = tuple[bytes, int]
 
 
@@ -168,11 +170,29 @@ class History:
         elif what < 0.95:
             self._change_topics()
         elif what < 0.97:
-            stage.move()
+            self._move()
         else:
             self._commit(client)
         self._expire()
         self.check()
+
+    def _move(self) -> None:
+        """The coordinator changes. What compaction would have left of the journal tells the same
+        as all of it."""
+        before = self.stage.shard.groups.get("g")
+        written = self.stage.journal.written
+        last = {entry.key: number for number, (entry, _) in enumerate(written)}
+        left = [one for number, one in enumerate(written) if last[one[0].key] == number]
+        if self.random.random() < 0.5:
+            left = [one for one in left if one[0].value is not None]
+        compacted = GroupShard(self.stage.journal, self.stage.surroundings)
+        for entry, origin in left:
+            compacted.replay(entry, origin)
+        self.stage.move()
+        for after in (compacted.groups.get("g"), self.stage.shard.groups.get("g")):
+            assert isinstance(after, ConsumerGroup) == isinstance(before, ConsumerGroup)
+            for name in KEPT if isinstance(before, ConsumerGroup) else ():
+                assert getattr(after, name) == getattr(before, name), name
 
     def _expire(self) -> None:
         """Whoever is no member any more has not been heard of in time: a real client stops working

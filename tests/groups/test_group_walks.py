@@ -7,13 +7,14 @@ group is stable (H7).
 """
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from support.group_stage import Member, Stage
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.classic_group import ClassicGroup, State
-from tidelog.groups.requests import Commit, Identity
+from tidelog.groups.requests import Commit, Identity, Joined
 
 SEEDS = range(40)
 STEPS = 250
@@ -23,7 +24,7 @@ PARTITIONS = 3
 class Client(Member):
     """Joins, asks what to do, and begins anew where it is told to."""
 
-    def __init__(self, stage: Stage, walk: "Walk", **join: object) -> None:
+    def __init__(self, stage: Stage, walk: "Walk", **join: Any) -> None:
         super().__init__(stage, **join)
         self.walk = walk
         self.is_waiting = False
@@ -41,8 +42,8 @@ class Client(Member):
         self.ask_to_join()
         assert len(self.joins) <= count + 1
 
-    def _joined(self, joined: object) -> None:
-        super()._joined(joined)  # type: ignore[arg-type]
+    def _joined(self, joined: Joined) -> None:
+        super()._joined(joined)
         self.is_waiting = False
         last = self.joins[-1]
         if last.code is ErrorCode.none:

@@ -1,5 +1,7 @@
 """Committed offsets: kept, found, expired, deleted, and held back by transactions (A5, V15)."""
 
+from typing import Any
+
 import pytest
 
 from support.group_stage import Member, Stage, settle, subscription
@@ -11,7 +13,7 @@ ORDERS = bytes([7] * 16)
 MINUTE = 60_000
 
 
-def orders(offset: int, partition: int = 0, **more: object) -> Commit:
+def orders(offset: int, partition: int = 0, **more: Any) -> Commit:
     return Commit("orders", ORDERS, partition, offset)._replace(**more)
 
 

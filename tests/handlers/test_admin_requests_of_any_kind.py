@@ -13,7 +13,7 @@ from support.admin_node import APIS, AdminNode
 from tidelog.wire.codec import entity_type
 
 METADATA, FIND_COORDINATOR = 3, 10
-ONE_JOURNAL = {"offsets_topic_num_partitions": "1"}
+ONE_JOURNAL: dict[str, Any] = {"offsets_topic_num_partitions": "1"}
 NAMES = ("orders", "tides", "", ".", "..", "../x", "a/b", "a.b", "a_b", "__consumer_offsets", "1")
 SETTINGS = ("retention.ms", "cleanup.policy", "message.max.bytes", "compression.type", "no.such")
 VALUES = ("1", "-1", "soon", "compact", "compact,delete", "gzip", "9" * 30, "")

@@ -125,7 +125,8 @@ def test_without_its_topic_there_is_no_coordinator() -> None:
     node = AdminNode()
     code = ErrorCode.coordinator_not_available
     assert node.ask(JOIN, 9, **join_values()).error_code is code
-    values = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
+    values: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    values["group_instance_id"] = None
     assert node.ask(HEARTBEAT, 4, **values).error_code is code
     assert node.ask(SYNC, 4, **values, assignments=()).error_code is code
     assert leave(node, 4, "g", ("m", None)).error_code is code

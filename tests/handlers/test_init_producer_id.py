@@ -57,7 +57,9 @@ def test_an_id_and_its_epoch_come_together(given: dict[str, int]) -> None:
         ("", ErrorCode.invalid_request),
     ],
 )
-def test_without_a_coordinator_a_transactional_id_gets_none(version: int, name: str, code: ErrorCode) -> None:
+def test_without_a_coordinator_a_transactional_id_gets_none(
+    version: int, name: str, code: ErrorCode
+) -> None:
     answer = ask(AdminNode(), version, transactional_id=name)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 

@@ -23,7 +23,8 @@ def fetch(
     node: AdminNode, version: int, group_id: str, topics: list[dict[str, Any]] | None, **more: Any
 ) -> Any:
     """What is told of one group."""
-    group = {"group_id": group_id, "topics": topics, "member_id": None, "member_epoch": -1}
+    group: dict[str, Any] = {"group_id": group_id, "topics": topics}
+    group |= {"member_id": None, "member_epoch": -1}
     more = {"require_stable": False, **more}
     answer = node.ask(OFFSET_FETCH, version, groups=[group], **group, **more)
     if version < 8:
@@ -167,9 +168,7 @@ def test_an_offset_that_a_transaction_may_replace_is_held_back(node: GroupNode) 
     node.commit(9, "stable")
     shard = node.coordinators.groups.find("stable")
     commit = Commit("orders", asked(node)[0]["topic_id"], 0, 50)
-    shard.committing.commit_in_transaction(
-        Identity("stable", ""), [commit], lambda _: None, (9, 0)
-    )
+    shard.committing.commit_in_transaction(Identity("stable", ""), [commit], lambda _: None, (9, 0))
     shown = fetch(node, 9, "stable", asked(node, 0, 1), require_stable=True)
     unstable = (0, -1, "", ErrorCode.unstable_offset_commit)
     assert found(shown) == [unstable, (1, 6, "note", ErrorCode.none)]
@@ -200,7 +199,7 @@ def test_offsets_of_a_deleted_topic_are_gone() -> None:
     node = GroupNode()
     node.create("orders", partitions=2)
     node.commit(9)
-    named = {"topics": [{"name": "orders", "topic_id": bytes(16)}], "timeout": 1000}
+    named: dict[str, Any] = {"topics": [{"name": "orders", "topic_id": bytes(16)}], "timeout": 1000}
     assert node.ask(20, 6, **named).responses[0].error_code is ErrorCode.none
     node.loop.run_for(1000)
     assert fetch(node, 9, "g", None).topics == ()

@@ -71,7 +71,6 @@ def test_an_unknown_option_is_refused_with_what_it_may_have_meant() -> None:
         ({"kafka_bootstrap_servers": " "}, "HOST:PORT"),
         ({"startingOffsets": "newest"}, "earliest or latest, or JSON"),
         ({"startingOffsets": ""}, "earliest or latest, or JSON"),
-        ({"startingOffsets": "committed"}, "not committed to groups yet"),
         ({"startingOffsets": '{"a":{"0":-3}}'}, "-2 for the earliest"),
         ({"startingOffsets": '{"a":{"x":1}}'}, "JSON with a number for each partition"),
         ({"startingOffsets": '{"a":{"0":true}}'}, "JSON with a number for each partition"),

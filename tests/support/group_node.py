@@ -12,8 +12,11 @@ DELETE, OFFSET_DELETE = 42, 47
 
 
 class GroupNode(AdminNode):
-    def __init__(self, **settings: str) -> None:
-        few = {"offsets_topic_num_partitions": "2", "group_initial_rebalance_delay_ms": "0"}
+    def __init__(self, **settings: Any) -> None:
+        few: dict[str, Any] = {
+            "offsets_topic_num_partitions": "2",
+            "group_initial_rebalance_delay_ms": "0",
+        }
         super().__init__(**few, **settings)
         assert self.ask(FIND_COORDINATOR, 3, key="g", key_type=0).error_code is ErrorCode.none
         assert self.loop.run_until(lambda: not self.coordinators.groups.is_loading)

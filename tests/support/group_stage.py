@@ -190,10 +190,13 @@ class Member:
         group_id = self.join_values["group_id"]
         return Identity(group_id, self.member_id, self.instance_id, self.generation)
 
+    def code(self) -> ErrorCode | None:
+        """Of the last answer to a join, if there is one."""
+        return self.joins[-1].code if self.joins else None
+
     @property
     def told(self) -> ErrorCode | None:
-        """The code of the last answer to a join, if there is one."""
-        return self.joins[-1].code if self.joins else None
+        return self.code()
 
     def ask_to_join(self, **changed: Any) -> None:
         self.join_values |= changed
@@ -204,7 +207,7 @@ class Member:
     def join(self, **changed: Any) -> "Member":
         """Joins as a client does: with the id that it is given."""
         self.ask_to_join(**changed)
-        if self.told is ErrorCode.member_id_required:
+        if self.code() is ErrorCode.member_id_required:
             self.joins.clear()
             self.ask_to_join()
         return self
@@ -256,7 +259,7 @@ def settle(stage: Stage, *members: Member) -> None:
         if stage.group().state_name == "PreparingRebalance" and not is_waiting:
             member.join()
     stage.wait(10)
-    assert [member.told for member in members] == [ErrorCode.none] * len(members)
+    assert [member.code() for member in members] == [ErrorCode.none] * len(members)
     leader = next(m for m in members if m.member_id == m.joins[-1].leader)
     work = {m.member_id: f"work of {m.member_id}".encode() for m in members}
     leader.sync(work)

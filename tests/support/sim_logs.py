@@ -29,6 +29,7 @@ class SimLogs:
         self.topics: dict[str, list[SimLog]] = {}
         self.ids: dict[str, str | None] = {}
         self.record_bytes: dict[TopicPartition, int] = {}
+        self.groups: dict[str, Found] = {}
         self.asked = 0
         """How often the ends were asked for."""
         self._numbers = count(1)
@@ -68,6 +69,9 @@ class SimLogs:
             for one in partitions
             if one in self.record_bytes
         }
+
+    def committed(self, group_id: str) -> Found:
+        return self.groups.get(group_id, {})
 
     def _log(self, one: TopicPartition) -> SimLog:
         return self.topics[one.topic][one.partition]

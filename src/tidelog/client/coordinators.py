@@ -31,8 +31,8 @@ _LATER: Final = frozenset(
 )
 """What is said while another broker takes over, or something is under way; it passes."""
 
-_NAMES_MAX: Final = 500
-"""In one request: a broker need not read longer ones."""
+_NAMES_MAX: Final = 100
+"""In one request, so that a broker is not held up by it, and need not refuse it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ from tidelog.groups.topic_patterns import check_pattern
 UNCHANGED: Final = -1
 _NAME_BYTES_MAX: Final = (1 << 15) - 1
 """What the key of a record can hold."""
+_TOPICS_MAX: Final = 10_000
+"""What a member may name, so that no heartbeat holds up those of others. For more there are
+regular expressions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,8 @@ def check_beat(beat: Beat, assignors: Sequence[str]) -> None:
         _require(value is None or bool(value.strip()), f"{name} is empty")
     for name, text in (("group", beat.group_id), ("member", beat.member_id)):
         _require(len(text.encode()) <= _NAME_BYTES_MAX, f"the {name}'s id is too long")
+    has_few = beat.topics is None or len(beat.topics) <= _TOPICS_MAX
+    _require(has_few, f"a member names {_TOPICS_MAX} topics at most")
     may_be_nameless = beat.epoch == JOINING and not beat.is_named
     _require(bool(beat.member_id.strip()) or may_be_nameless, "the member's id is empty")
     _require(beat.epoch >= LEAVING_FOR_NOW, f"there is no epoch {beat.epoch}")

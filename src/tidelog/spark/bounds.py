@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.base.errors import BadValue
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.spark.option_values import OptionValues
 
@@ -49,7 +48,15 @@ class Times:
     name: str = "timestamps"
 
 
-Bound = Place | Offsets | Times
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """Where a group has come to; the beginning of partitions of which it has said nothing."""
+
+    group_id: str
+    name: str = "committed"
+
+
+Bound = Place | Offsets | Times | Committed
 
 
 def parse_starting(values: OptionValues, *, is_stream: bool) -> Bound:
@@ -58,10 +65,7 @@ def parse_starting(values: OptionValues, *, is_stream: bool) -> Bound:
     if times is not None:
         return times
     if (values.text("startingOffsets") or "").strip().lower() == "committed":
-        raise BadValue(
-            "option startingOffsets='committed': offsets are not committed to groups yet; "
-            "must be earliest, latest, or JSON with an offset for each partition"
-        )
+        return Committed(group_id=values.needed("kafka.group.id", "the group that committed"))
     if is_stream:
         return _parse_offsets(values, "startingOffsets", default=LATEST, forbidden=None)
     return _parse_offsets(values, "startingOffsets", default=EARLIEST, forbidden=LATEST)

@@ -14,7 +14,13 @@ from tidelog.client.client import Client
 from tidelog.client.cluster import NO_LEADER, Topic
 from tidelog.client.errors import Unreachable
 from tidelog.client.leaders import MOVED
-from tidelog.client.offsets import EARLIEST, LATEST, list_many_offsets
+from tidelog.client.offsets import (
+    EARLIEST,
+    LATEST,
+    commit_offsets,
+    committed_offsets,
+    list_many_offsets,
+)
 from tidelog.client.reassignments import replica_sizes
 from tidelog.client.sockets import pause_ms
 from tidelog.spark.offsets import Positions, TopicOffsets, each_partition
@@ -38,6 +44,9 @@ class Logs(Protocol):
 
     def log_bytes(self, partitions: Iterable[TopicPartition]) -> Found:
         """How large logs are; those left out of which brokers do not tell."""
+
+    def committed(self, group_id: str) -> Found:
+        """How far a group is; partitions of which it has said nothing are left out."""
 
 
 class BrokerLogs:
@@ -73,6 +82,12 @@ class BrokerLogs:
     def log_bytes(self, partitions: Iterable[TopicPartition]) -> Found:
         wanted = sorted(set(partitions))
         return self._retried(lambda client: _log_bytes(client, wanted)) if wanted else {}
+
+    def committed(self, group_id: str) -> Found:
+        return self._retried(lambda client: committed_offsets(client, group_id, stable_only=True))
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        commit_offsets(self._connected(), group_id, offsets)
 
     def _latest(self, client: Client) -> Positions:
         ids: dict[str, str | None] = {}

@@ -43,13 +43,13 @@ KNOWN: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "kafka.client.id",
+    "kafka.group.id",
     "kafka.isolation.level",
     "kafka.max.partition.fetch.bytes",
     "kafka.fetch.max.wait.ms",
     "kafka.request.timeout.ms",
 )
 _NO_SECURITY: Final = "connections are plain; TLS and SASL are not supported"
-_NO_GROUPS: Final = "offsets are not committed to groups yet"
 _OWN_TYPES: Final = "keys and values are read as bytes; cast or parse them in the DataFrame"
 REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets; offsets are Spark's, not the consumer's",
@@ -57,8 +57,7 @@ REFUSED: Final = {
     "kafka.value.deserializer": _OWN_TYPES,
     "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint",
     "kafka.interceptor.classes": "interceptors are Java classes, and nothing here runs them",
-    "kafka.group.id": _NO_GROUPS,
-    "groupIdPrefix": _NO_GROUPS,
+    "groupIdPrefix": "name the group to commit to whole, with kafka.group.id",
     "kafka.security.protocol": _NO_SECURITY,
     "kafka.sasl.": _NO_SECURITY,
     "kafka.ssl.": _NO_SECURITY,
@@ -170,6 +169,8 @@ class SourceOptions:
     subscription: Subscription
     starting: Bound
     ending: Bound
+    group_id: str | None
+    """Offsets are committed there too."""
     fail_on_data_loss: bool
     limits: Limits
     splitting: Splitting
@@ -184,6 +185,7 @@ class SourceOptions:
             subscription=Subscription.parse(values),
             starting=parse_starting(values, is_stream=is_stream),
             ending=parse_ending(values, is_stream=is_stream),
+            group_id=_parse_group(values),
             fail_on_data_loss=values.truth("failOnDataLoss", True),
             limits=_parse_limits(values, is_stream=is_stream),
             splitting=Splitting(
@@ -201,6 +203,13 @@ class SourceOptions:
             return cls.parse(options, is_stream=True)
         except BadValue:
             return cls.parse(options, is_stream=False)
+
+
+def _parse_group(values: OptionValues) -> str | None:
+    group_id = values.text("kafka.group.id")
+    if group_id is not None and not group_id.strip():
+        raise values.bad("kafka.group.id", "the name of a group")
+    return group_id
 
 
 def parse_table_columns(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.client.offsets import EARLIEST, LATEST
-from tidelog.spark.bounds import Bound, Offsets, Place, Times
+from tidelog.spark.bounds import Bound, Committed, Offsets, Place, Times
 from tidelog.spark.logs import NO_RECORD, Logs
 from tidelog.spark.losses import Losses
 from tidelog.spark.offsets import Positions, each_partition, with_offsets
@@ -38,21 +38,32 @@ def resolve(bound: Bound, logs: Logs, latest: Positions, losses: Losses) -> Posi
             return with_offsets(latest, logs.earliest([one for one, _ in each_partition(latest)]))
         case Offsets():
             return with_offsets(latest, _by_offsets(bound, logs, latest, losses))
+        case Committed(group_id=group_id):
+            return with_offsets(latest, _by_group(group_id, logs, latest, losses))
         case Times():
             return with_offsets(latest, _by_times(bound, logs, latest))
 
 
 def _by_offsets(bound: Offsets, logs: Logs, latest: Positions, losses: Losses) -> Found:
     wanted = _exactly(bound.option, bound.offsets, latest)
+    return _clamped(wanted, bound.option, logs, latest, losses)
+
+
+def _by_group(group_id: str, logs: Logs, latest: Positions, losses: Losses) -> Found:
+    committed = logs.committed(group_id)
+    wanted = {one: committed.get(one, EARLIEST) for one, _ in each_partition(latest)}
+    return _clamped(wanted, f"group {group_id}", logs, latest, losses)
+
+
+def _clamped(wanted: Found, whose: str, logs: Logs, latest: Positions, losses: Losses) -> Found:
+    """What is not there any more, or not yet, is a loss."""
     begins = logs.earliest(wanted)
     found = {}
     for one, end in each_partition(latest):
         begin = begins[one]
         place = {EARLIEST: begin, LATEST: end}.get(wanted[one], wanted[one])
         if not begin <= place <= end:
-            losses.report(
-                f"{one}: offset {place} of {bound.option} is not there, only {begin} to {end}"
-            )
+            losses.report(f"{one}: offset {place} of {whose} is not there, only {begin} to {end}")
         found[one] = min(max(place, begin), end)
     return found
 

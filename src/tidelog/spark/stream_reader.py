@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.client.sockets import now_ms
 from tidelog.spark.batch_reader import RangePartition, read_partition
+from tidelog.spark.group_commits import GroupCommits
 from tidelog.spark.logs import BrokerLogs
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.stream_planning import StreamPlanner
@@ -32,11 +33,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._logs = BrokerLogs(options.connecting, options.subscription)
         self._planner = StreamPlanner(options, self._logs, now_ms)
+        self._commits = GroupCommits(self._logs, options.group_id)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._planner.initial()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        # It is the end of a batch that is done, and the last one's is told nowhere else (trap 6).
+        self._commits.reached(start)
         return self._planner.next(start, is_limited=not isinstance(limit, ReadAllAvailable))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -62,6 +66,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(partition, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._commits.reached(end)
 
     def stop(self) -> None:
         self._logs.close()
