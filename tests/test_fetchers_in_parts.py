@@ -4,6 +4,8 @@ What matters is what the leader is told: never more than what is in the follower
 part of an answer has come, and whatever becomes of the rest.
 """
 
+from functools import partial
+
 import pytest
 
 from support.fetching_stage import Stage, keys
@@ -41,6 +43,10 @@ def until_in_part(stage: Stage, log: FollowedLog) -> None:
     """Until something has come of the second answer, of which several parts are to come."""
     assert stage.loop.run_until(lambda: log.end > FIRST)
     assert log.end < RECORDS - PART_BYTES_MIN // 8
+
+
+def has_come(log: FollowedLog, parts: int) -> bool:
+    return len(log.parts) >= parts or log.end == RECORDS
 
 
 def asked_bytes(stage: Stage, key: Key) -> list[int]:
@@ -144,8 +150,8 @@ def test_cuts_at_any_time_lose_and_repeat_nothing(seed: int) -> None:
     stage = Stage(seed, {"replica.fetch.max.bytes": str(MB // 2)})
     (log,) = behind(stage)
     for _ in range(6):
-        parts = len(log.parts)
-        stage.loop.run_until(lambda: len(log.parts) > parts or log.end == RECORDS, 5_000)
+        wanted = len(log.parts) + 1
+        stage.loop.run_until(partial(has_come, log, wanted), 5_000)
         for connection in list(stage.leader.broker.connections):
             connection.abort()
     stage.until()

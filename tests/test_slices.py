@@ -103,3 +103,19 @@ def test_an_error_that_escapes_ends_the_work_and_is_told() -> None:
         slices.run(work(), lambda: failed.append(None))
     assert failed == [None]
     assert slices.is_idle
+
+
+def test_very_many_things_that_are_there_at_once_are_asked_for_in_slices_too() -> None:
+    loop = SimLoop()
+    slices = Slices(loop, loop.clock)
+    answered: list[int] = []
+
+    def work() -> Sliced:
+        for number in range(10_000):
+            yield lambda then: then()
+            answered.append(number)
+
+    slices.run(work(), unexpected)
+    assert 0 < len(answered) < 10_000, "others come in between"
+    assert loop.run_until(lambda: slices.is_idle)
+    assert answered == list(range(10_000))

@@ -8,7 +8,6 @@ makes everything durable, and says so in the log dirs.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,17 +16,11 @@ from tidelog.base.coordination import Coordination
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import (
-    Clock,
     Connection,
-    Disk,
-    Entropy,
-    Loop,
-    Network,
-    Pressure,
     Receiver,
-    Workers,
 )
 from tidelog.base.settings import Settings
+from tidelog.base.world import World
 from tidelog.cluster.effective import effective_log_settings
 from tidelog.cluster.isr_writes import IsrWriter
 from tidelog.cluster.metadata import Metadata
@@ -65,24 +58,6 @@ SESSION_EVICTION_MS: Final = 120_000
 DIR_CHECK_MS: Final = 200
 
 _log = logging.getLogger("tidelog.broker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """Everything outside the broker."""
-
-    clock: Clock
-    entropy: Entropy
-    disk: Disk
-    pressure: Pressure
-    loop: Loop
-    network: Network
-    cleaning: Workers
-    inspecting: Workers
-    host_name: str
-    """What clients are told where a listener names no host."""
-    open_coordination: Callable[[str], Coordination]
-    """Given the folder where an embedded coordinator keeps its tree."""
 
 
 class _PeersOf:
@@ -148,6 +123,15 @@ class Broker:
             world.clock,
             self._disk_work,
         )
+        self._calls = TransactionCalls(self)
+        self.verification = Verification(world.loop, world.clock, self._calls)
+        self.coordinators = self._new_coordinators()
+        self.partitions.on_led = self.coordinators.led_changed
+        self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
+        self.housekeeping = self._new_housekeeping()
+
+    def _new_coordinators(self) -> Coordinators:
+        world = self._world
         place = Place(
             clock=world.clock,
             loop=world.loop,
@@ -155,15 +139,17 @@ class Broker:
             image=lambda: self.metadata.image,
             settings=lambda: self.settings,
         )
-        self._calls = TransactionCalls(self)
-        self.verification = Verification(world.loop, world.clock, self._calls)
-        self.coordinators = Coordinators(
-            place, world.entropy, self._calls.deliver, lambda d: self.metadata.next_producer_id(d)
+        return Coordinators(
+            place,
+            world.entropy,
+            self._calls.deliver,
+            lambda done: self.metadata.next_producer_id(done),
         )
-        self.partitions.on_led = self.coordinators.led_changed
-        memory_bytes = settings.whole("log.cleaner.dedupe.buffer.size")
-        self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
-        self.housekeeping = Housekeeping(
+
+    def _new_housekeeping(self) -> Housekeeping:
+        world = self._world
+        memory_bytes = self._static.whole("log.cleaner.dedupe.buffer.size")
+        return Housekeeping(
             self.logs,
             self.partitions,
             Cleaner(self.logs, world.cleaning, world.entropy, memory_bytes),

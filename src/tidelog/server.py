@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.coordination import Coordination
 from tidelog.base.settings import Settings
-from tidelog.broker import Broker, World
+from tidelog.base.world import World
+from tidelog.broker import Broker
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import open_embedded

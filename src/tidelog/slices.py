@@ -39,7 +39,7 @@ class Slices:
     def _go_on(self, work: Sliced, failed: Callable[[], None]) -> None:
         go_on = partial(self._go_on, work, failed)
         try:
-            ask = self._slice(work)
+            is_waiting = self._slice(work, go_on)
         except StopIteration:
             self._under_way -= 1
         except Exception:
@@ -47,19 +47,21 @@ class Slices:
             failed()
             raise
         else:
-            ask(go_on)
+            if not is_waiting:
+                self._in_a_later_turn(go_on)
 
-    def _slice(self, work: Sliced) -> Ask:
-        """Runs until there is something to ask for: if nothing else, then for a later turn."""
+    def _slice(self, work: Sliced, go_on: Callable[[], None]) -> bool:
+        """Runs until the slice is over, or until something was asked for that is not there yet:
+        then it is waited for."""
         clock = self._clock
         end_us = clock.monotonic_us() + SLICE_US
         for _ in range(SLICE_STEPS):
             ask = next(work)
-            if ask is not None:
-                return ask
+            if ask is not None and not _Question(go_on).is_answered_at_once(ask):
+                return True
             if clock.monotonic_us() >= end_us:
                 break
-        return self._in_a_later_turn
+        return False
 
     def _in_a_later_turn(self, then: Callable[[], None]) -> None:
         self._interrupted.append(then)
@@ -75,3 +77,26 @@ class Slices:
         if self._interrupted:
             self._wait_a_turn()
         go_on()
+
+
+class _Question:
+    """Something asked for, which may be there before whoever is asked returns."""
+
+    __slots__ = ("_go_on", "_is_answered", "_is_asked")
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self._go_on = go_on
+        self._is_asked = False
+        self._is_answered = False
+
+    def is_answered_at_once(self, ask: Ask) -> bool:
+        """If it is not, work goes on when the answer comes."""
+        ask(self._answer)
+        self._is_asked = True
+        return self._is_answered
+
+    def _answer(self) -> None:
+        if self._is_asked:
+            self._go_on()
+        else:
+            self._is_answered = True

@@ -1,4 +1,4 @@
-"""A follower that was away takes in what it missed while it comes (R1, I3), and loses nothing by it.
+"""A follower that was away takes in what it missed while it comes (R1, I3), and loses nothing.
 
 Whole brokers on the simulated network: answers are cut into pieces, connections and leaders end in
 the middle of one.
@@ -14,7 +14,7 @@ BATCHES, BATCH_BYTES = 60, 60_000
 """Several answers, the larger of which come in several parts."""
 
 
-def left_behind(seed: int, **settings: object) -> SimCluster:
+def left_behind(seed: int, **settings: int) -> SimCluster:
     """Broker 3 was away while all this was written."""
     cluster = SimCluster(seed=seed, **settings)
     cluster.create("events", replicas=[[1, 2, 3]])

@@ -1,4 +1,4 @@
-"""`tidelog groups` and `consume --group` against a server, in words and in Kafka's flags (A4)."""
+"""`tidelog groups` and `consume --group` against a server, in words and in Kafka's flags (A5)."""
 
 import json
 from collections.abc import Iterator
@@ -172,7 +172,7 @@ TARGETS = [
 def test_offsets_are_reset_when_told_to_and_not_before(
     client: Client, target: tuple[str, ...], expected: list[int]
 ) -> None:
-    """P3: to each of Kafka's targets."""
+    """A5: to each of Kafka's targets."""
     start = {"orders-0": 15, "orders-1": 8}
     commit_offsets(client, "reset", {("orders", 0): 15, ("orders", 1): 8})
     status, out, _ = run("groups", "reset", "reset", "--topic", "orders", *target)
@@ -224,7 +224,7 @@ def test_what_was_exported_can_be_set_again(client: Client, tmp_path: Path) -> N
 
 
 def test_members_keep_their_offsets_and_their_group(server: Server, client: Client) -> None:
-    """P3: whoever reads would not look at what was set, and commit over it."""
+    """A5: whoever reads would not look at what was set, and commit over it."""
     commit_offsets(client, "busy", {("orders", 0): 5})
     with member(server, "busy"):
         reset = run("groups", "reset", "busy", "--all-topics", "--to-latest", "--execute")
@@ -317,7 +317,7 @@ def test_shifting_needs_something_to_shift_from(client: Client) -> None:
 
 
 def test_a_group_goes_on_behind_what_was_printed(client: Client) -> None:
-    """A4: what was not printed is not committed, though librdkafka has fetched it."""
+    """A5: what was not printed is not committed, though librdkafka has fetched it."""
     assert run("topics", "create", "shared-out", "-p", "2")[0] == 0
     assert run("produce", "shared-out", "--partition", "0", "a", "b", "c")[0] == 0
     assert run("produce", "shared-out", "--partition", "1", "x")[0] == 0

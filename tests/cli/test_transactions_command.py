@@ -1,4 +1,4 @@
-"""`tidelog transactions` against a server: seen, described, and aborted where they hang (A5)."""
+"""`tidelog transactions` against a server: seen, described, and aborted where they hang (A4)."""
 
 import json
 from collections.abc import Iterator
@@ -59,9 +59,13 @@ def made(topic: str) -> str:
     return topic
 
 
+def settings(server: Server, name: str) -> dict[str, Any]:
+    return {"bootstrap.servers": server.address, "transactional.id": name, "log_level": 0}
+
+
 def opened(server: Server, name: str, topic: str) -> Any:
     """A producer with a transaction that has written one record."""
-    producer = Producer({"bootstrap.servers": server.address, "transactional.id": name})
+    producer = Producer(settings(server, name))
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
@@ -145,7 +149,7 @@ def test_an_open_transaction_is_described_with_its_partitions(server: Server) ->
 
 
 def test_an_id_that_never_began_one_is_described_too(server: Server) -> None:
-    producer = Producer({"bootstrap.servers": server.address, "transactional.id": "idle"})
+    producer = Producer(settings(server, "idle"))
     producer.init_transactions(30)
     (row,) = rows("describe", "idle")
     assert (row["state"], row["start_ms"], row["duration_ms"]) == ("Empty", None, None)
@@ -154,7 +158,7 @@ def test_an_id_that_never_began_one_is_described_too(server: Server) -> None:
 
 
 def test_a_hanging_transaction_is_found_and_aborted(server: Server) -> None:
-    """A5: readers of committed records go on behind it. The first time nothing is changed."""
+    """A4: readers of committed records go on behind it. The first time nothing is changed."""
     hang(server, made("haunted"))
     assert run("produce", "haunted", "behind")[0] == 0
     assert committed_lines("haunted") == []

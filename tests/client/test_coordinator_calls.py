@@ -1,4 +1,4 @@
-"""Asking coordinators: offsets of groups against a real server, and moves as scripted (A4)."""
+"""Asking coordinators: offsets of groups against a real server, and moves as scripted (A5)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,7 +39,7 @@ def client(server: Server) -> Iterator[Client]:
 
 
 def test_what_is_committed_for_a_group_is_found_again(client: Client) -> None:
-    """A4: by somebody who is no member, for partitions named in either way."""
+    """A5: by somebody who is no member, for partitions named in either way."""
     commit_offsets(client, "simple", {("orders", 0): 7, ("orders", 2): 0})
     commit_offsets(client, "simple", {TopicPartition("orders", 0): 9})
     expected = {TopicPartition("orders", 0): 9, TopicPartition("orders", 2): 0}
@@ -94,7 +94,7 @@ def test_groups_are_deleted_with_an_outcome_for_each(client: Client) -> None:
 
 
 def test_a_coordinator_that_was_restarted_is_asked_again(tmp_path: Path) -> None:
-    """A4: what was committed is there, though the log must be read first."""
+    """A5: what was committed is there, though the log must be read first."""
     server = new_server(tmp_path, {"offsets.topic.num.partitions": "2"})
     try:
         server.start()

@@ -19,9 +19,13 @@ def new_topic(bootstrap: str, partitions: int, records: int) -> tuple[str, list[
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (made,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
     made.result(30)
-    values = [b"%d" % number for number in range(records)]
+    values = numbered(records)
     produce(bootstrap, name, values, partitions)
     return name, values
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes], partitions: int) -> None:

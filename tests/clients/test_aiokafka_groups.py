@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from clients.grouping import SECONDS_MAX, new_topic, produce
+from clients.grouping import SECONDS_MAX, new_topic, numbered, produce
 from support.servers import Server
 
 
@@ -58,7 +58,7 @@ def is_shared(members: list[AIOKafkaConsumer], count: int) -> bool:
 
 @pytest.mark.parametrize("assignor", [RoundRobinPartitionAssignor, StickyPartitionAssignor])
 def test_members_share_partitions_and_go_on_where_they_were(bootstrap: str, assignor: Any) -> None:
-    topic, values = new_topic(bootstrap, 6, 300)
+    topic, _ = new_topic(bootstrap, 6, 0)
     group, settings = f"aio-{assignor.__name__}", {"partition_assignment_strategy": (assignor,)}
 
     async def share() -> None:
@@ -67,8 +67,9 @@ def test_members_share_partitions_and_go_on_where_they_were(bootstrap: str, assi
             member(bootstrap, group, topic, **settings) as second,
         ):
             both = [first, second]
-            read = await read_until(both, lambda _: is_shared(both, 6))
-            await read_until(both, lambda more: set(read + more) >= set(values))
+            await read_until(both, lambda _: is_shared(both, 6))
+            produce(bootstrap, topic, numbered(300), 6)
+            await read_until(both, lambda values: set(values) >= set(numbered(300)))
             await first.commit()
             await second.commit()
         produce(bootstrap, topic, [b"more"] * 6, 6)

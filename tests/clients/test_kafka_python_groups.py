@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clients.grouping import SECONDS_MAX, new_topic, produce
+from clients.grouping import SECONDS_MAX, new_topic, numbered, produce
 from support.servers import Server
 
 with warnings.catch_warnings():
@@ -68,7 +68,7 @@ class Shared:
     "assignor", [RangePartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor]
 )
 def test_members_share_partitions_and_go_on_where_they_were(bootstrap: str, assignor: Any) -> None:
-    topic, values = new_topic(bootstrap, 6, 300)
+    topic, _ = new_topic(bootstrap, 6, 0)
     group = f"python-{assignor.__name__}"
     settings = {"partition_assignment_strategy": [assignor]}
     with (
@@ -77,7 +77,8 @@ def test_members_share_partitions_and_go_on_where_they_were(bootstrap: str, assi
     ):
         shared = Shared(first, second)
         shared.run_until(lambda: shared.is_shared(6))
-        shared.run_until(lambda: set(shared.values) >= set(values))
+        produce(bootstrap, topic, numbered(300), 6)
+        shared.run_until(lambda: set(shared.values) >= set(numbered(300)))
         first.commit()
         second.commit()
     produce(bootstrap, topic, [b"more"] * 6, 6)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from support.consumer_stage import Consumer, consumer_stage, find, owners, settle
 from support.group_stage import Member, Stage, leave
 from tidelog.base.errors import ErrorCode
@@ -183,6 +185,44 @@ def test_a_group_whose_members_cannot_be_read_stays_what_it_is() -> None:
     stage.wait(10)
     assert Consumer(stage, "new").join().code is ErrorCode.group_id_not_found
     assert stage.group().kind == "classic"
+
+
+def test_a_group_with_a_member_that_could_not_be_answered_stays_what_it_is() -> None:
+    stage = consumer_stage()
+    both = (("odd", b"?"), ("range", owning("orders")))
+    a, b = new_member(stage, "a", protocols=both), new_member(stage, "b")
+    for member in (a, b, a):
+        member.join()
+        stage.wait(10)
+    assert stage.group().protocol == "range"
+    assert Consumer(stage, "new").join().code is ErrorCode.group_id_not_found
+    assert stage.group().kind == "classic"
+
+
+def test_a5_a_member_that_does_not_know_the_protocol_of_the_last_generation_goes_along() -> None:
+    stage = consumer_stage()
+    a = new_member(stage, "a").join()
+    stage.wait(10)
+    a.sync({})
+    both = (("range", owning("orders")), ("sticky", owning("orders")))
+    a.ask_to_join(protocols=both)
+    stage.wait(10)
+    a.ask_to_join(protocols=both[1:])
+    Consumer(stage, "new").join()
+    assert sorted(find(stage).members) == sorted([a.member_id, "new"])
+
+
+@pytest.mark.parametrize(("protocol", "kind"), [("own", "classic"), ("sticky", "consumer")])
+def test_a_group_whose_own_assignor_tells_members_more_than_partitions_stays_what_it_is(
+    protocol: str, kind: str
+) -> None:
+    stage = consumer_stage()
+    a = new_member(stage, "a", protocols=((protocol, owning("orders")),)).join()
+    stage.wait(10)
+    a.sync({a.member_id: write_assignment(1, {"orders": (0,)})[:-4] + b"\0\0\0\4more"})
+    stage.wait(10)
+    Consumer(stage, "new").join()
+    assert stage.shard.groups["g"].kind == kind
 
 
 def test_those_who_wait_for_a_generation_are_told_to_join_again_when_the_group_turns() -> None:

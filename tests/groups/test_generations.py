@@ -381,6 +381,27 @@ def test_a_group_survives_its_coordinator() -> None:
     assert len(members[0].joins[-1].members) == 1
 
 
+def test_nobody_is_told_of_a_generation_that_is_not_committed_yet() -> None:
+    """V15: the coordinator that took over has it, but the next may not."""
+    stage = Stage()
+    only = Member(stage)
+    settle(stage, only)
+    stage.move()
+    stage.journal.is_held = True
+    count = len(only.syncs)
+    assert only.heartbeat() is None
+    only.sync()
+    assert len(only.syncs) == count
+    stage.journal.release()
+    stage.wait(10)
+    assert only.syncs[-1].assignment == f"work of {only.member_id}".encode()
+    stage.journal.is_held = True
+    codes: list[ErrorCode] = []
+    stage.shard.heartbeat(only.identity, codes.append)
+    stage.journal.release(KafkaError(ErrorCode.not_leader_or_follower, "another leads it"))
+    assert codes == [ErrorCode.not_coordinator]
+
+
 def test_a_rebalance_that_the_coordinator_did_not_survive_begins_anew() -> None:
     stage = Stage()
     old, new = Member(stage), Member(stage)

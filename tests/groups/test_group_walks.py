@@ -32,7 +32,7 @@ class Client(Member):
     def step(self) -> None:
         if self.is_waiting:
             return
-        if self.generation < 0 or self.heartbeat() is not ErrorCode.none:
+        if self.generation < 0 or self.heartbeat() not in (None, ErrorCode.none):
             self._begin()
 
     def _begin(self) -> None:

@@ -31,7 +31,7 @@ def beat(node: GroupNode, version: int, **values: Any) -> Any:
 
 
 def describe(node: GroupNode, version: int, *group_ids: str) -> Any:
-    asked = {"group_ids": group_ids, "include_authorized_operations": False}
+    asked: dict[str, Any] = {"group_ids": group_ids, "include_authorized_operations": False}
     return node.ask(CONSUMER_DESCRIBE, version, **asked).groups
 
 
@@ -128,7 +128,7 @@ def test_groups_of_the_newer_protocol_are_listed_by_type_and_dead_to_the_older_d
         "consumer",
         "consumer",
     )
-    asked = {"groups": ("listed",), "include_authorized_operations": False}
+    asked: dict[str, Any] = {"groups": ("listed",), "include_authorized_operations": False}
     (dead,) = node.ask(DESCRIBE, 5, **asked).groups
     assert (dead.error_code, dead.group_state) == (ErrorCode.none, "Dead")
 

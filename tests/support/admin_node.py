@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidelog.base.settings import Settings
-from tidelog.broker import Broker, World
+from tidelog.base.world import World
+from tidelog.broker import Broker
 from tidelog.cluster.image import TopicInfo
 from tidelog.handlers.api import Request
 from tidelog.handlers.building import build

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 from tidelog.base.ports import Connection, Receiver
 from tidelog.base.settings import Settings
-from tidelog.broker import Broker, World
+from tidelog.base.world import World
+from tidelog.broker import Broker
 from tidelog.handlers.building import build
 from tidelog.records.reference import Record, encode_batch
 from tidelog.wire import codec

@@ -46,6 +46,8 @@ QUICK: Final = {
     "controller.socket.timeout.ms": "3000",
     "log.segment.delete.delay.ms": "500",
     "log.retention.check.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "200",
 }
 """So that faults which wait for a timeout do not take minutes."""
 SAFE: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}

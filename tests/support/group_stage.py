@@ -224,14 +224,16 @@ class Member:
         self.stage.loop.run_for(0)
         return self
 
-    def heartbeat(self) -> ErrorCode:
+    def heartbeat(self) -> ErrorCode | None:
+        """None if it is not answered yet."""
         codes: list[ErrorCode] = []
         self.stage.shard.heartbeat(self.identity, codes.append)
         self.stage.loop.run_for(0)
-        return codes[0]
+        return codes[0] if codes else None
 
-    def leave(self) -> ErrorCode:
-        return leave(self.stage, Leaving(self.member_id, self.instance_id))[0]
+    def leave(self) -> ErrorCode | None:
+        told = leave(self.stage, Leaving(self.member_id, self.instance_id))
+        return told[0] if told else None
 
     def commit(self, offset: int, topic: str = "orders", partition: int = 0) -> ErrorCode:
         topic_id = self.stage.topics.ids.get(topic, bytes(16))
@@ -244,7 +246,7 @@ def leave(stage: Stage, *leaving: Leaving, group_id: str = "g") -> list[ErrorCod
     codes: list[list[ErrorCode]] = []
     stage.shard.leave(group_id, leaving, codes.append)
     stage.loop.run_for(0)
-    return codes[0]
+    return codes[0] if codes else []
 
 
 def settle(stage: Stage, *members: Member) -> None:

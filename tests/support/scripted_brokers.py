@@ -4,7 +4,7 @@ move, load or go away. Which requests came to whom is noted.
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -23,8 +23,9 @@ Answer = Callable[[int, int, Any], Mapping[str, Any]]
 
 
 class ScriptedBrokers:
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, topics: Sequence[Mapping[str, Any]]) -> None:
         self._answer = answer
+        self._topics = topics
         self._listeners = {number: socket.create_server(("127.0.0.1", 0)) for number in BROKERS}
         self._connections: list[socket.socket] = []
         self.asked: list[tuple[int, int]] = []
@@ -76,7 +77,8 @@ class ScriptedBrokers:
             ]
             return {"error_code": ErrorCode.none, "api_keys": served}
         if key == METADATA:
-            return {"brokers": [self._broker(one) for one in BROKERS], "controller_id": 1}
+            brokers = [self._broker(one) for one in BROKERS]
+            return {"brokers": brokers, "controller_id": 1, "topics": self._topics}
         self.asked.append((number, key))
         return self._answer(number, key, body)
 
@@ -86,8 +88,9 @@ class ScriptedBrokers:
 
 
 @contextmanager
-def scripted(answer: Answer) -> Iterator[ScriptedBrokers]:
-    brokers = ScriptedBrokers(answer)
+def scripted(answer: Answer, topics: Sequence[Mapping[str, Any]] = ()) -> Iterator[ScriptedBrokers]:
+    """With topics as Metadata has them."""
+    brokers = ScriptedBrokers(answer, topics)
     try:
         yield brokers
     finally:

@@ -278,6 +278,7 @@ class FollowedLog:
         assert not self.is_over, "it is not followed any more"
         assert not self.writing, "it is given more while it is being written"
         assert leader_epoch == self.leader_epoch
+        assert log_start_offset >= 0
         self.parts.append(len(records))
         if self.fails:
             return None

@@ -11,7 +11,8 @@ from typing import Any
 from tidelog.base.coordination import Coordination
 from tidelog.base.ports import Result
 from tidelog.base.settings import Settings
-from tidelog.broker import Broker, World
+from tidelog.base.world import World
+from tidelog.broker import Broker
 from tidelog.world.sim.clock import SimClock
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.disk import SimDisk

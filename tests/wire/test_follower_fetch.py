@@ -148,7 +148,7 @@ def test_of_an_answer_that_is_coming_nothing_is_told_that_the_whole_does_not_say
 
 def test_the_records_of_an_answer_are_told_as_they_come() -> None:
     topic, other = b"a topic's id: 16", b"another one's id"
-    rows = [
+    rows: list[tuple[bytes, int, int, int, int, int, list[tuple[int, int]] | None, int, int]] = [
         (topic, 0, 0, 9, 9, 1, None, -1, 0),
         (topic, 1, 0, 9, 9, 1, None, -1, 300),
         (other, 2, 6, -1, -1, -1, None, -1, 0),

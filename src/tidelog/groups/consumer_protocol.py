@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 
 from tidelog.records.fields import FieldReader, FieldWriter, version_of
 
+BUILT_IN: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""The assignors that clients bring along. What they tell members beside their partitions, if they
+do, says nothing that a member needs."""
 _WITH_OWNED: Final = 1
 _WITH_GENERATION: Final = 2
 _WITH_RACK: Final = 3
@@ -43,6 +46,15 @@ def read_subscription(data: bytes) -> Subscription:
 def read_assignment(data: bytes) -> Partitions:
     """One that has never been told anything has nothing."""
     return _read_partitions(FieldReader(data)) if data else {}
+
+
+def user_data_of(assignment: bytes) -> bytes:
+    """What the leader told a member beside its partitions."""
+    if not assignment:
+        return b""
+    reader = FieldReader(assignment)
+    _read_partitions(reader)
+    return reader.nullable_data() or b""
 
 
 def write_assignment(version: int, partitions: Partitions) -> bytes:

@@ -17,9 +17,11 @@ from tidelog.groups.classic_member import ClassicMember
 from tidelog.groups.consumer_group import ConsumerGroup
 from tidelog.groups.consumer_member import ClassicSide, Held, Member
 from tidelog.groups.consumer_protocol import (
+    BUILT_IN,
     Partitions,
     read_assignment,
     read_subscription,
+    user_data_of,
     write_assignment,
 )
 from tidelog.groups.consumer_records import EpochValue
@@ -65,8 +67,8 @@ def upgraded(group: ClassicGroup, topics: TopicView) -> ConsumerGroup:
         except KafkaError as error:
             raise KafkaError(
                 ErrorCode.group_id_not_found,
-                f"{group.group_id} cannot go on with the newer protocol: what its member "
-                f"{member.member_id} says to the others cannot be read",
+                f"{group.group_id} cannot go on with the newer protocol because of "
+                f"{member.member_id}: {error.message}",
             ) from error
         new.put_member(upgraded_member)
         held = upgraded_member.held
@@ -75,7 +77,13 @@ def upgraded(group: ClassicGroup, topics: TopicView) -> ConsumerGroup:
 
 
 def _upgraded(member: ClassicMember, group: ClassicGroup, topics: TopicView) -> Member:
-    subscription = read_subscription(member.metadata(group.protocol or member.protocols[0][0]))
+    """All that it said is looked at: the first of it will be needed to answer it."""
+    said = {name: read_subscription(metadata) for name, metadata in member.protocols}
+    subscription = said.get(group.protocol or "", said[member.protocols[0][0]])
+    if group.protocol not in BUILT_IN and user_data_of(member.assignment):
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"what {group.protocol} tells members would be lost"
+        )
     held = by_id(read_assignment(member.assignment), topics)
     return Member(
         member_id=member.member_id,

@@ -41,6 +41,7 @@ from tidelog.groups.requests import (
     Sync,
     Synced,
 )
+from tidelog.groups.settling import settled_codes, settled_join, settled_sync
 from tidelog.groups.surroundings import GroupSurroundings
 from tidelog.groups.sweeping import Sweeping
 from tidelog.records.fields import version_of
@@ -122,7 +123,7 @@ class GroupShard:
                 return
             group = self.groups[join.group_id] = self.classic.new(join.group_id)
         assert isinstance(group, ClassicGroup)
-        self.classic.join(group, join, answer)
+        self.classic.join(group, join, settled_join(self.settle, answer))
 
     def _join_consumer(self, group: ConsumerGroup, join: Join, answer: AnswerJoin) -> None:
         """One of the newer protocol that has no members any more makes place for a classic one."""
@@ -147,7 +148,7 @@ class GroupShard:
             self.consumer.guests.sync(group, sync, answer)
             return
         assert isinstance(group, ClassicGroup)
-        self.classic.sync(group, sync, answer)
+        self.classic.sync(group, sync, settled_sync(self.settle, answer))
 
     def heartbeat(self, who: Identity, answer: Callable[[ErrorCode], None]) -> None:
         group = self.groups.get(who.group_id)
@@ -158,7 +159,8 @@ class GroupShard:
             self.consumer.guests.heartbeat(group, who, answer)
             return
         assert isinstance(group, ClassicGroup)
-        answer(self.classic.heartbeat(group, who))
+        code = self.classic.heartbeat(group, who)
+        settled_codes(self.settle, [code], lambda codes: answer(codes[0]))
 
     def leave(self, group_id: str, leaving: Sequence[Leaving], answer: AnswerCodes) -> None:
         group = self.groups.get(group_id)
@@ -169,7 +171,7 @@ class GroupShard:
             self.consumer.guests.leave(group, leaving, answer)
             return
         assert isinstance(group, ClassicGroup)
-        answer(self.classic.leave(group, leaving))
+        settled_codes(self.settle, self.classic.leave(group, leaving), answer)
 
     # -- groups
 

@@ -240,8 +240,8 @@ _REPLICATION: Final = (
         default=1 << 20,
         bound=at_least(0),
         doc=(
-            "How much of one partition a follower asks for at a time; a larger batch still "
-            "comes whole."
+            "How much of one partition a follower asks for at a time, and four times that if it "
+            "is behind; a larger batch still comes whole."
         ),
     ),
     Setting(
