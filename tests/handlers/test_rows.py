@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.admin_node import APIS, AdminNode, versions
+from support.group_node import GroupNode
 from tidelog.base.errors import ErrorCode
 from tidelog.handlers.api import Request
 from tidelog.handlers.building import build
@@ -143,7 +144,7 @@ def answered(node: AdminNode, wire: Any, key: int, version: int) -> Any:
 def test_others_are_served_while_a_wide_request_is(kind: str) -> None:
     key, values, field = WIDE[kind]
     version = 7 if kind == "offset_fetch" else min(versions(key)[-1], 12)
-    node = AdminNode()
+    node = GroupNode() if kind == "offset_fetch" else AdminNode()
     wide = node.begin(key, version, "PLAINTEXT", **values)
     assert not wide.sent, "it takes several slices"
     small = node.begin(METADATA, 12, "PLAINTEXT", topics=(), **NO_CREATION)
