@@ -3,6 +3,8 @@
 import pytest
 
 from support.brokers import PRODUCE, SimNode, one_batch
+from support.transactional import FIND_COORDINATOR
+from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.records.reference import Record, encode_batch, read_records
 
 
@@ -131,6 +133,21 @@ def test_a_compacted_topic_takes_no_record_without_a_key(node: SimNode) -> None:
     answer = client.produce("table", one_batch("a", key=None))
     assert answer.error_code.name == "invalid_record"
     assert client.produce("table", one_batch("a")).base_offset == 0
+
+
+@pytest.mark.parametrize(("topic", "kind"), [(CONSUMER_OFFSETS, 0), (TRANSACTION_STATE, 1)])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_coordinators_keep_is_not_for_clients_to_write(
+    node: SimNode, topic: str, kind: int, acks: int
+) -> None:
+    """X28."""
+    client = node.client()
+    client.ask(FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=["any"])
+    node.loop.run_for(1000)
+    assert client.produce(topic, one_batch("a"), acks=acks).error_code.name == (
+        "invalid_topic_exception"
+    )
+    assert node.broker.partitions.find(topic, 0).log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import is_internal
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.local_partitions import find_local
@@ -63,6 +64,7 @@ def handle(node: Node, request: Request) -> list[Result] | None:
                 results.append(_NOT_YET)
                 continue
             if partition.is_slow(batch):
+                _check_is_for_clients(partition)
                 slow.append((len(results), partition, batch))
                 results.append(_NOT_YET)
                 continue
@@ -122,15 +124,18 @@ class Producing:
             end(error)
         elif not partition.is_led:
             end(partition.not_led())
-        elif partition.is_slow(batch):
-            partition.append_slowly(batch, end)
         else:
             try:
-                offset = partition.append(batch, self._node.clock.now_ms())
+                self._append(partition, batch, end)
             except KafkaError as refused:
                 end(refused)
-            else:
-                end(offset)
+
+    def _append(self, partition: Partition, batch: memoryview, end: Appended) -> None:
+        if partition.is_slow(batch):
+            _check_is_for_clients(partition)
+            partition.append_slowly(batch, end)
+        else:
+            end(partition.append(batch, self._node.clock.now_ms()))
 
     def _append_of(self, at: int, partition: Partition) -> Appended:
         def end(offset: int | KafkaError) -> None:
@@ -181,6 +186,14 @@ class Producing:
         is_broker_time = log.settings.timestamp_type_log_append
         time_ms = self._node.clock.now_ms() if is_broker_time else _NOTHING
         return 0, offset, time_ms, log.log_start_offset, None
+
+
+def _check_is_for_clients(partition: Partition) -> None:
+    """What coordinators keep is theirs to write. All of it is slow, so nothing else pays for
+    this."""
+    if is_internal(partition.topic):
+        what = f"{partition.name} is written by coordinators only"
+        raise KafkaError(ErrorCode.invalid_topic_exception, what)
 
 
 def _refused(error: KafkaError) -> Result:
