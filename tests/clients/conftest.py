@@ -20,9 +20,13 @@ from support.servers import Server, new_server
 MakeTopic = Callable[..., str]
 
 
+KEEPING = {"log.retention.check.interval.ms": "86400000"}
+"""Samples are of another year, and stay for as long as the tests run."""
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = new_server(tmp_path_factory.mktemp("broker"), {})
+    server = new_server(tmp_path_factory.mktemp("broker"), KEEPING)
     try:
         server.start()
         yield server
@@ -31,6 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 GROUP_SETTINGS = {
+    **KEEPING,
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
 }
