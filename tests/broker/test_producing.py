@@ -140,7 +140,6 @@ def test_a_compacted_topic_takes_no_record_without_a_key(node: SimNode) -> None:
 def test_what_coordinators_keep_is_not_for_clients_to_write(
     node: SimNode, topic: str, kind: int, acks: int
 ) -> None:
-    """X28."""
     client = node.client()
     client.ask(FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=["any"])
     node.loop.run_for(1000)

@@ -2,28 +2,28 @@
 them once (P6).
 """
 
-import os
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
-from clients.confluent import consumer
-from support.cluster_processes import wait_until
 from support.new_topics import NewTopicMaker
 from support.servers import TidelogServer
 from support.topic_rows import by_confluent
+from tidelog.client.client import Client
+from tidelog.client.offsets import LATEST, list_offsets
 from tidelog.spark import dead_letter_format as names
 
 TIDELOG: Final = str(Path(sys.executable).with_name("tidelog"))
-LETTERS: Final = 60_000
-"""So many that they are read and written in a dozen steps."""
+LETTERS: Final = 150_000
+"""So many that they are read and written in many steps."""
 SECONDS_MAX: Final = 60
 
 
@@ -47,9 +47,17 @@ def start(server: TidelogServer, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def end_of(server: TidelogServer, topic: str) -> int:
-    with consumer(server.address) as reader:
-        return int(reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+def end_of(client: Client, topic: str) -> int:
+    return list_offsets(client, topic, {0: LATEST})[0]
+
+
+def stop_in_the_middle(redrive: "subprocess.Popen[str]", client: Client) -> None:
+    """As soon as something is written: looked for without a pause, as all is written soon."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not end_of(client, "orders"):
+        assert time.monotonic() < deadline, "some are written"
+    redrive.send_signal(signal.SIGSTOP)
+    assert end_of(client, "orders") < LETTERS
 
 
 def bury(server: TidelogServer) -> None:
@@ -70,16 +78,17 @@ def test_an_interrupted_redrive_says_how_to_go_on_and_that_writes_each_once(
     server: TidelogServer,
 ) -> None:
     bury(server)
+    client = Client(server.address)
     with start(server, "dlq", "redrive", "orders", "--execute") as redrive:
-        wait_until(lambda: end_of(server, "orders") > 0, "some are written", SECONDS_MAX)
-        os.kill(server.process_id, signal.SIGSTOP)
+        stop_in_the_middle(redrive, client)
         redrive.send_signal(signal.SIGINT)
-        os.kill(server.process_id, signal.SIGCONT)
+        redrive.send_signal(signal.SIGCONT)
         _, said = redrive.communicate(timeout=SECONDS_MAX)
     assert redrive.returncode == 130, said
     told = "tidelog: interrupted: for the rest, and no more than that, do the same with "
     assert said.startswith(told + "--from ")
-    assert 0 < end_of(server, "orders") < LETTERS
+    assert 0 < end_of(client, "orders") < LETTERS
+    client.close()
     rest = shlex.split(said.removeprefix(told))
     with start(server, "dlq", "redrive", "orders", "--execute", *rest) as second:
         assert second.communicate(timeout=SECONDS_MAX)[1] == ""

@@ -149,6 +149,44 @@ def test_what_is_called_soon_runs_before_what_it_sent_leaves(world: World) -> No
     world.until(lambda: answering.heard == b"one two")
 
 
+# When it is quiet.
+
+
+def test_what_waits_for_quiet_runs_soon_if_nothing_happens(world: World) -> None:
+    seen: list[int] = []
+    for number in range(3):
+        world.loop.call_when_quiet(partial(seen.append, number))
+    assert seen == []
+    world.until(lambda: len(seen) == 3)
+    assert sorted(seen) == [0, 1, 2]
+
+
+def test_what_waits_for_quiet_does_not_wait_for_long(world: World) -> None:
+    """A loop that is never quiet does it all the same."""
+    asking, answering = world.meet()
+    seen: list[str] = []
+    rounds = 0
+
+    def busy() -> None:
+        nonlocal rounds
+        rounds += 1
+        asking.connection.send(b"x")
+        if not seen:
+            world.loop.call_at(world.clock.monotonic_ms(), busy)
+
+    world.loop.call_when_quiet(lambda: seen.append("quiet"))
+    busy()
+    world.until(lambda: bool(seen) and len(answering.heard) == rounds)
+
+
+def test_an_error_in_what_waited_for_quiet_keeps_no_other_from_it(world: World) -> None:
+    seen: list[str] = []
+    world.loop.call_when_quiet(lambda: fail("quiet"))
+    world.loop.call_when_quiet(lambda: seen.append("quiet"))
+    world.until(lambda: bool(seen) and bool(world.errors))
+    assert [str(error) for _, error in world.errors] == ["quiet"]
+
+
 # Errors.
 
 

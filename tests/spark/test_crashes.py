@@ -184,6 +184,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("kills", stories, ids=names)
 
 
+@pytest.mark.timeout(900)
 def test_each_record_is_in_the_table_once_whoever_is_killed_and_when(
     story: Story, kills: tuple[Kill, ...]
 ) -> None:

@@ -147,7 +147,7 @@ def test_a_batch_that_fails_is_written_again_when_the_query_starts_again(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"topic": "t", "delivery": "exactly-once"}, "needs transactions"),
+        ({"topic": "t", "delivery": "exactly-once", "txnAppId": "a"}, "it is for batch writes"),
         ({"topic": "t", "kafka.ssl.key.location": "k"}, "TLS and SASL are not supported"),
         ({}, "no topic to write to"),
     ],

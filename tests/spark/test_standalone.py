@@ -42,6 +42,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("only_long")
 def test_executors_find_the_source_and_the_sink(
     spark_cluster: SparkCluster, log_server: Server, new_topic: NewTopicMaker, tmp_path: Path
 ) -> None:

@@ -78,6 +78,9 @@ class ProcessLoop:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(self._while_alive(callback))
 
+    def call_when_quiet(self, callback: Callable[[], None]) -> None:
+        self._loop.call_when_quiet(self._while_alive(callback))
+
     def offload(
         self, lane: str, work: Callable[[], Result], done: Callable[[Result | Exception], None]
     ) -> None:

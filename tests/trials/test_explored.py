@@ -1,5 +1,6 @@
 """Histories of the cluster's cores from fresh seeds, with every invariant checked after each step
-(V1-V13, V20) and convergence at the end (H1-H6); and that a seed means the same everywhere (V21).
+(V1-V13, V15, V20) and convergence at the end (H1-H6); and that a seed means the same
+everywhere (V21).
 """
 
 import os
@@ -45,6 +46,10 @@ def test_nothing_is_violated_in_histories_from_fresh_seeds(chunk: int) -> None:
         "expands": counts.expands,
         "power losses": counts.power_losses,
         "leaderless recoveries": counts.recoveries,
+        "coordinator changes": counts.coordinator_changes,
+        "rebalances": counts.rebalances,
+        "generations": counts.generations,
+        "commits of offsets": counts.commits,
     }
     assert [what for what, count in happened.items() if count == 0] == []
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support import cluster_mutants as cluster
+from support import group_mutants as groups
 from support import replication_mutants as machine
 from support.watched import Watched, number
 from tidelog.replication.isr import PendingShrink
@@ -46,6 +47,8 @@ FOCUSED = replace(
         pytest.param(cluster.trust_any_incarnation, ("V2", "V3", "V9"), id="D9-X18"),
         pytest.param(cluster.first_back_leads, ("V2", "V3"), id="D10-X21"),
         pytest.param(cluster.recovered_keeps_its_set, ("V2", "V3"), id="D10-keeps-the-set"),
+        pytest.param(groups.answer_before_it_is_committed, ("V15",), id="V15-answered-early"),
+        pytest.param(groups.take_commits_of_any_generation, ("V15",), id="V15-generations"),
     ],
 )
 def test_explorer_finds_the_missing_rule(

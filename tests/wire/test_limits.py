@@ -25,6 +25,11 @@ def refused(entity: type, data: bytes, why: str) -> None:
 
 
 def peak_bytes(work: Callable[[], None]) -> int:
+    """The least of a few tries: threads that other tests have left allocate too."""
+    return min(_peak_bytes(work) for _ in range(5))
+
+
+def _peak_bytes(work: Callable[[], None]) -> int:
     tracemalloc.start()
     try:
         work()

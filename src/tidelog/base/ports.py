@@ -8,9 +8,11 @@ into one clear error and takes the log dir offline.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
+
+QUIET_MS_MAX: Final = 2
 
 OpenMode = Literal["read", "write", "create"]
 
@@ -129,6 +131,10 @@ class Loop(Protocol):
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Runs a callback after the one that is running, in the same turn of the loop."""
+
+    def call_when_quiet(self, callback: Callable[[], None]) -> None:
+        """Runs a callback in the first turn that finds nothing else to do, but not much later
+        than in `QUIET_MS_MAX`: what more will come by then can be taken along."""
 
     def offload(
         self,

@@ -2,9 +2,10 @@
 
 A fetch that finds too little is parked until enough has come or its time is over (R3). A
 partition that grows makes positions in it ready and wakes their fetch at the end of the turn,
-so that everything a turn has appended leaves in one answer. Ranges that are not in the page
-cache are read beside the loop before they are sent; so are those that were there when the
-broker started, once, to find what has rotted on the disk.
+so that everything a turn has appended leaves in one answer; a follower's waits for a turn with
+nothing else to do, so that it takes along what a busy leader is about to append. Ranges that
+are not in the page cache are read beside the loop before they are sent; so are those that were
+there when the broker started, once, to find what has rotted on the disk.
 """
 
 from collections.abc import Sequence
@@ -113,7 +114,9 @@ class Fetching:
     def wake(self) -> None:
         if not self._is_woken:
             self._is_woken = True
-            self._node.loop.call_soon(self._look_again)
+            loop, is_follower = self._node.loop, self._follower != NO_FOLLOWER
+            # What a round costs a leader and a follower hardly depends on how much it carries.
+            (loop.call_when_quiet if is_follower else loop.call_soon)(self._look_again)
 
     def _look_again(self) -> None:
         self._is_woken = False

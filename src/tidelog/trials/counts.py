@@ -19,6 +19,12 @@ class Counts:
     """Those that cost a log its end."""
     recoveries: int = 0
     """Of partitions that nobody led."""
+    coordinator_changes: int = 0
+    rebalances: int = 0
+    """Members that were told what to read."""
+    generations: int = 0
+    commits: int = 0
+    """Of offsets, that were answered."""
     virtual_ms: int = 0
 
     def add(self, other: "Counts") -> None:

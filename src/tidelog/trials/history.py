@@ -8,12 +8,15 @@ from typing import Any
 
 from tidelog.cluster.image import NO_LEADER
 from tidelog.cluster.requests import NewTopic
+from tidelog.groups.shard import GroupShard
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Role
 from tidelog.trials.clients import VALUES_EACH, Reader, Writer
 from tidelog.trials.counts import Counts
 from tidelog.trials.faults import Nemesis
+from tidelog.trials.group_oracle import GroupOracle
 from tidelog.trials.leading import TOPIC
+from tidelog.trials.members import Member, text_of
 from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN, Options
 from tidelog.trials.oracle import Oracle
 from tidelog.trials.violation import Violation
@@ -52,6 +55,7 @@ def _run(world: World) -> None:
     _wait(world, lambda: _is_started(world), "H4", "the cluster does not start", START_MS_MAX)
     _create_topic(world)
     _start_clients(world)
+    groups = _start_members(world)
     nemesis = Nemesis(world)
     nemesis.start()
     loop = world.loop
@@ -71,6 +75,8 @@ def _run(world: World) -> None:
     _wait(world, lambda: _unlike(world) is None, "H3", "it does not converge", converge_ms_max)
     for oracle in world.oracles:
         _look_at_end(world, oracle)
+    if groups is not None:
+        _look_at_group(world, groups)
 
 
 def _wait(world: World, condition: Any, invariant: str, what: str, ms_max: int) -> None:
@@ -95,7 +101,7 @@ def _create_topic(world: World) -> None:
             world.numbers[(index + place) % len(world.numbers)]
             for place in range(options.replication_factor)
         ]
-        for index in range(options.partitions)
+        for index in range(len(world.oracles))
     }
     results: list[Any] = []
     controller = world.controller()
@@ -118,6 +124,18 @@ def _start_clients(world: World) -> None:
         reader = Reader(world, number % options.partitions)
         world.clients.append(reader)
         reader.start()
+
+
+def _start_members(world: World) -> GroupOracle | None:
+    index = world.group_journal
+    if index is None:
+        return None
+    oracle = GroupOracle(world.oracles[index], world.batches, world.counts)
+    for _ in range(world.options.members):
+        member = Member(world, index, oracle)
+        world.clients.append(member)
+        member.start()
+    return oracle
 
 
 # -- the end
@@ -184,3 +202,14 @@ def _look_at_end(world: World, oracle: Oracle) -> None:
             last[writer] = value
         if value in world.refused:
             raise Violation("G1a", f"{oracle} m{value} was refused, and is there")
+
+
+def _look_at_group(world: World, oracle: GroupOracle) -> None:
+    """The last coordinator knows what is in the journal."""
+    index = world.group_journal
+    assert index is not None
+    for process in world.processes.values():
+        shard = process.coordinating.shard(index)
+        if isinstance(shard, GroupShard):
+            partitions = range(world.options.partitions)
+            oracle.look_at_end({partition: text_of(shard, partition) for partition in partitions})

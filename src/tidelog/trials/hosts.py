@@ -50,6 +50,9 @@ class HostLoop(SimLoop):
     def call_soon(self, callback: Event) -> None:
         self.world.call_soon(partial(self.run_event, callback))
 
+    def call_when_quiet(self, callback: Event) -> None:
+        self.world.call_when_quiet(partial(self.run_event, callback))
+
     def offload(
         self, lane: str, work: Callable[[], Result], done: Callable[[Result | Exception], None]
     ) -> None:

@@ -91,18 +91,30 @@ class Leading:
             return
         offset = log.offset_of.get(request.value)
         if offset is None:
-            offset = log.log_end_offset
-            log.append([(replica.leader_epoch, request.value)])
-            replica.advance()
-            process.trace("appends", request.index, f"m{request.value} at {offset}")
-            process.touched(request.index)
-            self._wake(request.index)
+            offset = self.append(request.index, request.value)
         if request.acks == 1:
             reply(Produced(0, offset))
             return
-        waiting = Waiting(offset, replica.leader_epoch, reply)
-        self._waiting.setdefault(request.index, deque()).append(waiting)
-        self.moved(request.index)
+        self.wait(request.index, offset, reply)
+
+    def append(self, index: int, value: int) -> int:
+        """Appends as leader; gives the offset."""
+        process = self._process
+        copy = process.copies[index]
+        offset = copy.log.log_end_offset
+        copy.log.append([(copy.replica.leader_epoch, value)])
+        copy.replica.advance()
+        process.trace("appends", index, f"m{value} at {offset}")
+        process.touched(index)
+        self._wake(index)
+        return offset
+
+    def wait(self, index: int, offset: int, reply: Reply) -> None:
+        """Replies once the high watermark is beyond an offset, or will not be."""
+        leader_epoch = self._process.copies[index].replica.leader_epoch
+        waiting = Waiting(offset, leader_epoch, reply)
+        self._waiting.setdefault(index, deque()).append(waiting)
+        self.moved(index)
 
     def moved(self, index: int) -> None:
         """The high watermark may have moved, or the leader may lead no more: answers what waited
@@ -182,6 +194,7 @@ class Leading:
         """Somebody else may lead: who waits here is told."""
         self.moved(index)
         self._wake(index)
+        self._process.coordinating.led_changed(index)
 
     # -- the in-sync set
 

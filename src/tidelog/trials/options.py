@@ -51,6 +51,8 @@ class Options:
     replication_factor: int
     min_isr: int
     writers: int
+    members: int
+    """Of a group that reads all partitions; none, and there is no group."""
     readers: int
     duration_ms: int
     """How long faults happen, at least."""
@@ -101,4 +103,5 @@ def draw_options(draws: Draws) -> Options:
         sync_gap_ms=draws.choice((100, 300, 2_000)),
         late_requests=draws.choice((0.0, 0.5, 0.9)),
         guarded=draws.random() < 0.5,
+        members=draws.choice((0, 0, 2, 3)),
     )

@@ -27,12 +27,14 @@ from tidelog.cluster.messages import partition_info
 from tidelog.cluster.metadata import Metadata
 from tidelog.cluster.surroundings import Surroundings
 from tidelog.replication.replica import Replica, Role
+from tidelog.trials.coordinating import Coordinating, ToCoordinator
 from tidelog.trials.exchange import Ask, Copy
 from tidelog.trials.following import Fetcher
 from tidelog.trials.hosts import HostLoop
 from tidelog.trials.leading import Leading, Produce
 from tidelog.trials.model_log import ModelLog
 from tidelog.trials.network import Channel, Reply
+from tidelog.trials.shards import shard_makers
 from tidelog.trials.violation import Violation
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.entropy import SimEntropy
@@ -89,6 +91,7 @@ class Process:
         )
         self.metadata = Metadata(around, world.settings, broker)
         self.leading = Leading(self, IsrWriter(self.coordination))
+        self.coordinating = Coordinating(self, shard_makers(self))
 
     # -- life
 
@@ -146,6 +149,8 @@ class Process:
             self.leading.produce(request, reply)
         elif isinstance(request, Read):
             reply(self.leading.read(request.index, request.offset))
+        elif isinstance(request, ToCoordinator):
+            self.coordinating.receive(request, reply)
         else:
             self.metadata.handle(request, reply)
         return True

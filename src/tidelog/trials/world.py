@@ -10,6 +10,7 @@ from functools import cache, partial
 from tidelog.base.settings import Settings, Value
 from tidelog.trials.clients import CLIENTS, Client, ClientHost
 from tidelog.trials.counts import Counts
+from tidelog.trials.journals import Batches
 from tidelog.trials.leading import TOPIC
 from tidelog.trials.network import Network
 from tidelog.trials.options import Options, draw_options
@@ -37,9 +38,16 @@ class World:
         self.counts = Counts(histories=1)
         self.disk_draws = choices.stream("disk")
         self.client_draws = choices.stream("clients")
+        self.member_draws = choices.stream("members")
+        self.loading_draws = choices.stream("loading")
         self.settings = _settings(self.options)
         min_isr = min(self.options.min_isr, self.options.replication_factor)
-        self.oracles = [Oracle(i, min_isr, self) for i in range(self.options.partitions)]
+        partitions = self.options.partitions
+        journals = int(self.options.members > 0)
+        self.oracles = [Oracle(i, min_isr, self) for i in range(partitions + journals)]
+        self.group_journal = partitions if self.options.members else None
+        """The partition that plays `__consumer_offsets`."""
+        self.batches = Batches()
         self.ensemble = WatchedEnsemble(self.loop.clock, self.oracles, self.counts)
         self.network = Network(self.loop, self.options)
         self.client_host = ClientHost(self)
@@ -157,6 +165,9 @@ class World:
     def guess_leader(self, index: int) -> int:
         """Whom some broker takes for the leader."""
         number = self.numbers[int(self.client_draws.random() * len(self.numbers))]
+        return self.leader_known_to(number, index)
+
+    def leader_known_to(self, number: int, index: int) -> int:
         process = self.processes.get(number)
         if process is None or process.loop.is_paused:
             return -1
@@ -194,5 +205,5 @@ def _read_settings(min_isr: int, lag_ms_max: int, session_timeout_ms: int) -> Se
     return _Unchanged.from_properties(
         f"min.insync.replicas={min_isr}\nreplica.lag.time.max.ms={lag_ms_max}\n"
         f"replica.fetch.wait.max.ms={lag_ms_max}\nzookeeper.session.timeout.ms={session_timeout_ms}\n"
-        "auto.leader.rebalance.enable=false\n"
+        "auto.leader.rebalance.enable=false\ngroup.initial.rebalance.delay.ms=20\n"
     )

@@ -1,7 +1,8 @@
 """What runs a broker: one thread, one epoll, one callback at a time.
 
 A turn waits until something is ready and then runs, in this order: the handlers of ready
-descriptors, timers that are due, callbacks for soon, and the flushes that those asked for.
+descriptors, timers that are due, callbacks for soon, those for a turn that finds nothing ready if
+it is one, and the flushes that all of them asked for.
 So everything one turn has to say on a connection leaves in one system call. An error that
 escapes a callback goes to `on_error`, and the loop goes on.
 """
@@ -15,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from time import monotonic_ns
 from typing import Protocol
 
-from tidelog.base.ports import Result
+from tidelog.base.ports import QUIET_MS_MAX, Result
 from tidelog.world.real.lanes import Lanes
 
 OnError = Callable[[str, Exception], None]
@@ -26,6 +27,7 @@ _WAIT_SECONDS_MAX = 3600.0
 _SPIN_NS = 100_000
 _SPIN_SECONDS = _SPIN_NS / 1_000_000_000
 _MISSES_MAX = 63
+_QUIET_NS_MAX = QUIET_MS_MAX * 1_000_000
 _CANCELLED_MIN = 256
 """Fewer cancelled timers than this are not worth a sweep of the heap."""
 
@@ -63,6 +65,8 @@ class EpollLoop:
         "_misses",
         "_poll",
         "_posted",
+        "_quiet",
+        "_quiet_until_ns",
         "_sequence",
         "_soon",
         "_timers",
@@ -87,6 +91,8 @@ class EpollLoop:
         self._cancelled = 0
         self._sequence = 0
         self._soon: deque[Callable[[], None]] = deque()
+        self._quiet: list[Callable[[], None]] = []
+        self._quiet_until_ns = 0
         self._idle: list[Callable[[], None]] = []
         self._is_stopping = False
         self._posted: deque[Callable[[], None]] = deque()
@@ -109,6 +115,11 @@ class EpollLoop:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._soon.append(callback)
+
+    def call_when_quiet(self, callback: Callable[[], None]) -> None:
+        if not self._quiet:
+            self._quiet_until_ns = monotonic_ns() + _QUIET_NS_MAX
+        self._quiet.append(callback)
 
     def offload(
         self,
@@ -144,6 +155,8 @@ class EpollLoop:
             soon = self._soon
             while soon:
                 soon.popleft()()
+            if self._quiet and (not ready or monotonic_ns() >= self._quiet_until_ns):
+                self._run_quiet()
             flushes = self.flushes
             if flushes:
                 for _ in range(len(flushes)):
@@ -225,7 +238,7 @@ class EpollLoop:
             self._cancelled = 0
 
     def _wait_seconds(self, wait_seconds_max: float) -> float:
-        if self._soon or self.flushes or self._idle:
+        if self._soon or self.flushes or self._quiet or self._idle:
             return 0.0
         if self._timers:
             # epoll rounds up to whole milliseconds, so a timer is never early.
@@ -255,6 +268,13 @@ class EpollLoop:
         posted = self._posted
         while posted:
             self._soon.append(posted.popleft())
+
+    def _run_quiet(self) -> None:
+        soon = self._soon
+        soon.extend(self._quiet)
+        self._quiet.clear()
+        while soon:
+            soon.popleft()()
 
     def _run_idle(self) -> None:
         waiting, self._idle = self._idle, []

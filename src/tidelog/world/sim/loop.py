@@ -12,7 +12,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from tidelog.base.ports import Result
+from tidelog.base.ports import QUIET_MS_MAX, Result
 from tidelog.world.sim.choices import Choices
 from tidelog.world.sim.clock import SimClock
 
@@ -67,6 +67,9 @@ class SimLoop:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._soon.append(callback)
+
+    def call_when_quiet(self, callback: Callable[[], None]) -> None:
+        self.after(self.choices.stream("quiet").randint(0, QUIET_MS_MAX), callback)
 
     def offload(
         self,
