@@ -29,6 +29,11 @@ def answer(accepted: socket.socket) -> None:
             accepted.sendall(data)
 
 
+@pytest.fixture(autouse=True)
+def alone() -> None:
+    """There is no cluster here to take turns with."""
+
+
 @pytest.fixture
 def echo() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
