@@ -69,7 +69,9 @@ class TidelogWriter(DataSourceArrowWriter):
         )
 
     def abort(self, messages: Messages) -> None:
-        _settle(self._options, messages, self._number, Deciding.abort)
+        """Also where no task has come to its end: one that failed may have begun."""
+        of = (self._query, self._run)
+        _settle(self._options, messages, self._number, Deciding.abort, of)
 
 
 class TidelogStreamWriter(DataSourceStreamArrowWriter):
@@ -143,13 +145,15 @@ def _settle(
     messages: Messages,
     batch: int,
     settle: Callable[[Deciding, Decision], object],
+    of: tuple[str | None, str | None] | None = None,
 ) -> None:
-    """Decides about what tasks have prepared. What was written at least once stays as it is: a log
-    takes nothing back."""
+    """Decides about what tasks have prepared, who say themselves of which query and run they are.
+    What was written at least once stays as it is: a log takes nothing back."""
     found = [message for message in messages if isinstance(message, TaskWritten)]
-    if not options.is_exactly_once or not found:
+    of = (found[0].query, found[0].run) if found else of
+    if not options.is_exactly_once or of is None:
         return
-    query, run = found[0].query, found[0].run
+    query, run = of
     assert query is not None, "who prepares says for which query"
     assert run is not None, "who prepares says in which run"
     tasks = tuple(message.task for message in found if message.task is not None)
