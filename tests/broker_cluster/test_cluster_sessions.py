@@ -241,3 +241,20 @@ def test_clients_are_not_told_of_the_listener_between_brokers(cluster: SimCluste
     """B9."""
     shown = {(row.node_id, row.host, row.port) for row in describe(cluster.client(1)).brokers}
     assert shown == {(number, f"machine-{number}", 9092) for number in (1, 2, 3)}
+
+
+# -- stopping
+
+
+@pytest.mark.parametrize("broker_id", [1, 2, 3])
+def test_a_broker_stops_although_the_coordinator_is_away_for_good(
+    cluster: SimCluster, broker_id: int
+) -> None:
+    """The controller too, which cannot have anything led elsewhere then."""
+    for each in (1, 2, 3):
+        cluster.session(each).lose_connection(away_ms=3_600_000)
+    began_ms = cluster.clock.monotonic_ms()
+    ended: list[bool] = []
+    cluster.process(broker_id).broker.stop(lambda: ended.append(True))
+    assert cluster.loop.run_until(lambda: bool(ended), 120_000)
+    assert cluster.clock.monotonic_ms() - began_ms < 60_000

@@ -18,6 +18,7 @@ from typing import Final
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.free_ports import HOST, free_ports
+from tidelog.cli.mortal import mortal
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _START_SECONDS_MAX: Final = 120.0
@@ -50,7 +51,7 @@ class ConnectServer:
         """Returns when it answers."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command(),
+                mortal(self._command(), signal.SIGTERM),
                 cwd=self._folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,

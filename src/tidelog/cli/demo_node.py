@@ -8,18 +8,14 @@ network in between. What it costs is read from /proc. It never outlives the demo
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
 from tidelog.cli.free_ports import free_ports
+from tidelog.cli.mortal import SERVER, mortal
 
 _STOP_SECONDS_MAX: Final = 30
-_SERVER: Final = (
-    # prctl(PR_SET_PDEATHSIG, SIGKILL): the kernel ends it when the demo is gone, however it went.
-    "import ctypes; ctypes.CDLL(None).prctl(1, 9)\nfrom tidelog.cli.entry import main; main()"
-)
 
 
 class Node:
@@ -42,7 +38,7 @@ class Node:
     def start(self) -> float:
         """Returns how many seconds it took from nothing to a broker that listens."""
         assert self._process is None, "the node runs already"
-        command = [sys.executable, "-P", "-c", _SERVER, "server"]
+        command = mortal(SERVER, signal.SIGKILL)
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         began = perf_counter()

@@ -6,22 +6,18 @@ id, ports and folder; they end with whoever started them, however that ends.
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from tidelog.base.errors import BadValue
+from tidelog.cli.mortal import SERVER, mortal
 from tidelog.world.real.zookeeper_server import Place, ZooKeeperServer
 
 _START_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 30.0
 _LISTENS: Final = b"listening on"
-_SERVER: Final = (
-    # prctl(PR_SET_PDEATHSIG, SIGTERM): the kernel ends it when the cluster's process is gone.
-    "import ctypes; ctypes.CDLL(None).prctl(1, 15)\nfrom tidelog.cli.entry import main; main()"
-)
 
 
 class LocalBroker:
@@ -49,7 +45,7 @@ class LocalBroker:
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
-        command = [sys.executable, "-P", "-c", _SERVER, "server"]
+        command = mortal(SERVER, signal.SIGTERM)
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with self.output.open("ab") as output:
