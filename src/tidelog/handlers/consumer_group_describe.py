@@ -1,18 +1,19 @@
 """ConsumerGroupDescribe, API 69: groups of the newer protocol, what their members have and are to
 have (A5)."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import KafkaError
 from tidelog.groups.assignors import Assignment
 from tidelog.groups.consumer_group import NO_TARGET, ConsumerGroup
 from tidelog.groups.consumer_member import Member, partitions_of
-from tidelog.groups.errors import told
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import NO_ERROR, Values, error_fields
-from tidelog.handlers.group_requests import all_settled
-from tidelog.handlers.rows import Answering, Rows, answer_in_slices
+from tidelog.handlers.building import Values, error_fields
+from tidelog.handlers.group_requests import Description, describe_groups
+from tidelog.handlers.rows import answer_in_slices
 
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
@@ -26,37 +27,21 @@ _NOTHING: Final[Values] = {
 
 
 def handle(node: Node, request: Request) -> None:
-    answer_in_slices(node, request, _answering(node, request))
+    description = Description(of=partial(_of, node), missing=_missing)
+    work = describe_groups(node, request, request.body.group_ids, description)
+    answer_in_slices(node, request, work)
 
 
-def _answering(node: Node, request: Request) -> Answering:
-    groups = Rows(request, "groups")
-    shards: dict[int, GroupShard] = {}
-    for group_id in request.body.group_ids:
-        try:
-            shard = node.coordinators.groups.find(group_id)
-            shards[id(shard)] = shard
-            group = shard.consumer.find(group_id)
-        except KafkaError as error:
-            groups.put({**error_fields(error), **_NOTHING, "group_id": group_id})
-        else:
-            shown = {**_described(group), "assignor_name": shard.consumer.assignor_of(group)}
-            members = Rows(request, "groups", "members")
-            for member in list(group.members.values()):
-                members.put(_member(node, member, group.targets.get(member.member_id, NO_TARGET)))
-                yield None
-            groups.put({**shown, "members": members})
-        yield None
-    failure = yield from all_settled(shards.values())
-    if failure is not None:
-        return {"groups": [_failed(group_id, failure) for group_id in request.body.group_ids]}
-    return {"groups": groups}
+def _of(node: Node, shard: GroupShard, group_id: str) -> tuple[Values, Iterable[Values]]:
+    group = shard.consumer.find(group_id)
+    shown = {**_described(group), "assignor_name": shard.consumer.assignor_of(group)}
+    members = list(group.members.values())
+    targets = group.targets
+    return shown, (_member(node, one, targets.get(one.member_id, NO_TARGET)) for one in members)
 
 
 def _described(group: ConsumerGroup) -> Values:
     return {
-        **NO_ERROR,
-        "group_id": group.group_id,
         "group_state": group.state_name,
         "group_epoch": group.epoch,
         "assignment_epoch": group.target_epoch,
@@ -94,9 +79,8 @@ def _assignment(node: Node, assignment: Assignment) -> dict[str, Any]:
     return {"topic_partitions": rows}
 
 
-def _failed(group_id: str, failure: KafkaError) -> Values:
-    known = KafkaError(told(failure), failure.message)
-    return {**error_fields(known), **_NOTHING, "group_id": group_id}
+def _missing(error: KafkaError) -> Values:
+    return {**error_fields(error), **_NOTHING}
 
 
 API = Api(key=69, first=0, last=1, handle=handle)

@@ -1,12 +1,16 @@
-"""What the handlers of groups share: finding who looks after a group, and waiting for what is told
-of it to be committed."""
+"""What the handlers of groups share: finding who looks after a group, waiting for what is told
+of it to be committed, and describing many of them."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.groups.errors import told
 from tidelog.groups.shard import GroupShard
-from tidelog.handlers.api import Node
+from tidelog.handlers.api import Node, Request
+from tidelog.handlers.building import NO_ERROR, Values
+from tidelog.handlers.rows import Answering, Rows
 from tidelog.slices import Ask
 
 
@@ -31,6 +35,42 @@ def all_settled(shards: Iterable[GroupShard]) -> Generator[Ask, None, KafkaError
         error = yield from settled(shard)
         found = found or error
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """How an API tells of a group."""
+
+    of: Callable[[GroupShard, str], tuple[Values, Iterable[Values]]]
+    """The group and its members; raises if there is none by that name."""
+    missing: Callable[[KafkaError], Values]
+
+
+def describe_groups(
+    node: Node, request: Request, group_ids: Sequence[str], description: Description
+) -> Answering:
+    """The row of each group; what could not be committed in time is told of none of them."""
+    groups = Rows(request, "groups")
+    shards: dict[int, GroupShard] = {}
+    for group_id in group_ids:
+        try:
+            shard = node.coordinators.groups.find(group_id)
+            shards[id(shard)] = shard
+            shown, rows = description.of(shard, group_id)
+        except KafkaError as error:
+            groups.put({**description.missing(error), "group_id": group_id})
+        else:
+            members = Rows(request, "groups", "members")
+            for row in rows:
+                members.put(row)
+                yield None
+            groups.put({**NO_ERROR, **shown, "group_id": group_id, "members": members})
+        yield None
+    failure = yield from all_settled(shards.values())
+    if failure is None:
+        return {"groups": groups}
+    missing = description.missing(KafkaError(told(failure), failure.message))
+    return {"groups": [{**missing, "group_id": group_id} for group_id in group_ids]}
 
 
 def _settle(shard: GroupShard, outcomes: list[KafkaError | None], then: Callable[[], None]) -> None:
