@@ -2,14 +2,18 @@
 
 A fetcher asks a `Following` where to fetch from and gives it the answers; the machine says what
 to do with them. Much at once is written beside the loop where the disk may have to be waited
-for. When the partition is to follow somebody else it gets another `Following`: answers to the
-old one's questions are dropped.
+for; a part of a large answer always is, so that the next part comes in meanwhile. When the
+partition is to follow somebody else it gets another `Following`: answers to the old one's
+questions are dropped.
 """
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from tidelog.base.errors import KafkaError
+from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.base.ports import Clock
 from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
@@ -20,6 +24,9 @@ from tidelog.slow_appends import SMALL_BYTES_MAX, SlowAppends
 _log = logging.getLogger("tidelog.following")
 
 _CUTS: Final = (TRUNCATE, RESTART)
+
+Answer = tuple[int, int, int, int, tuple[int, int] | None, memoryview | None]
+"""What `fetched` is given."""
 
 
 class Asker(Protocol):
@@ -32,6 +39,8 @@ class Following:
     __slots__ = (
         "_asker",
         "_clock",
+        "_has_parts",
+        "_rest",
         "_slow",
         "index",
         "is_over",
@@ -49,6 +58,10 @@ class Following:
         self._clock = clock
         self._slow = slow
         self._asker = asker
+        self._has_parts = False
+        """Whether parts were written of an answer whose end has not been taken in."""
+        self._rest: Answer | None = None
+        """The end of an answer, which has come while a part of it was being written."""
 
     def fetch_position(self) -> tuple[int, int, int]:
         return self.partition.replica.fetch_position()
@@ -67,6 +80,10 @@ class Following:
         if self.is_over:
             return True
         partition = self.partition
+        if partition.is_busy:
+            kept = None if records is None else _lasting(records)
+            self._rest = leader_epoch, error, high_watermark, log_start_offset, diverging, kept
+            return None
         verdict = partition.replica.answered(leader_epoch, error, diverging, log_start_offset)
         try:
             if verdict is APPEND:
@@ -85,34 +102,59 @@ class Following:
         log_start_offset: int,
         records: memoryview,
     ) -> int | None:
-        """Takes in the batches that have come so far, as if the leader had sent no more; returns
-        their size: 0 where the disk may have to be waited for. None: it failed."""
+        """Begins to write the batches that have come so far, as if the leader had sent no more, and
+        returns their size: 0 while an earlier part is being written. None: it failed."""
         partition = self.partition
-        if self.is_over or self._slow.must_not_wait_for(partition.log, len(records)):
+        if self.is_over or partition.is_busy:
             return 0
         if partition.replica.answered(leader_epoch, 0, None, log_start_offset) is not APPEND:
             return 0
         try:
             if partition.log.log_start_offset == partition.log.log_end_offset:
                 self._begin_with(records)
-            size = partition.log.append_part(records, self.leader_epoch)
+            known = self._known_bytes(records)
+            pending = begin_follow(partition.log, records[known:], self.leader_epoch)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
             return None
-        partition.has_followed(size, high_watermark, log_start_offset)
-        return size
+        if pending is None:
+            return known
+        self._has_parts = True
+        self._write(pending, (high_watermark, log_start_offset), self._go_on)
+        return known + len(pending.data)
+
+    def _known_bytes(self, records: memoryview) -> int:
+        """How much of it is in the log already: what was being written when a connection was lost
+        is asked for once more."""
+        at, log = 0, self.partition.log
+        while len(records) - at >= HEADER_SIZE:
+            header = read_header(records[at:])
+            if header.next_offset > log.log_end_offset or header.size < HEADER_SIZE:
+                break
+            at += header.size
+        return min(at, len(records))
+
+    def _go_on(self) -> None:
+        """A part is written: if the answer has ended meanwhile, its end is taken in now."""
+        rest, self._rest = self._rest, None
+        if rest is not None and self.fetched(*rest) is not None:
+            self._asker.ready(self)
 
     def _append(self, records: memoryview | None, leader: tuple[int, int]) -> bool | None:
         partition, size = self.partition, 0
         if records:
-            size, log = len(records), partition.log
+            log = partition.log
             if log.log_start_offset == log.log_end_offset:
                 self._begin_with(records)
+            if self._has_parts:
+                self._has_parts = False
+                records = records[self._known_bytes(records) :]
+            size = len(records)
             segment = log.segments.active
             if (
                 size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes
             ) and self._slow.must_not_wait_for(log, size):
-                return self._append_slowly(memoryview(bytes(records)), leader)
+                return self._append_slowly(_lasting(records), leader)
             log.append_as_follower(records, self.leader_epoch)
         partition.has_followed(size, *leader)
         return True
@@ -132,14 +174,22 @@ class Following:
         if pending is None:
             partition.has_followed(0, *leader)
             return True
-        partition.is_busy = True
-        self._slow.write(
-            partition.log, pending.run, lambda end: self._written(pending, leader, end)
-        )
+        self._write(pending, leader, partial(self._asker.ready, self))
         return None
 
+    def _write(
+        self, pending: PendingFollow, leader: tuple[int, int], then: Callable[[], None]
+    ) -> None:
+        log = self.partition.log
+        self.partition.is_busy = True
+        self._slow.write(log, pending.run, partial(self._written, pending, leader, then))
+
     def _written(
-        self, pending: PendingFollow, leader: tuple[int, int], end: Exception | None
+        self,
+        pending: PendingFollow,
+        leader: tuple[int, int],
+        then: Callable[[], None],
+        end: Exception | None,
     ) -> None:
         """What is in the file is the leader's, also if somebody else leads by now: whatever is
         wrong with it will be found out before anything else is appended."""
@@ -152,7 +202,7 @@ class Following:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
         partition.is_busy = False
         partition.became_idle()
-        self._asker.ready(self)
+        then()
 
     def _cut(self, *, is_restart: bool) -> None:
         partition = self.partition
@@ -165,3 +215,9 @@ class Following:
             partition.high_watermark,
         )
         partition.cut(partition.replica.cut_offset, self._clock.now_ms(), is_restart=is_restart)
+
+
+def _lasting(records: memoryview) -> memoryview:
+    """The same, for longer than a call. What is larger than the buffer that connections share has
+    one of its own, which is not used again while there is a view on it."""
+    return records if len(records) > RECEIVED_BYTES_MAX else memoryview(bytes(records))

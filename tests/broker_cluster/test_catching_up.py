@@ -92,3 +92,27 @@ def test_segments_end_in_the_middle_of_an_answer() -> None:
     cluster.wait_caught_up("events")
     assert len(cluster.held(3, "events").log.segments.all) >= 3
     assert_alike(cluster, "events")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_being_written_when_the_connection_was_lost_is_not_written_twice(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = left_behind(seed)
+    cluster.start(3)
+
+    def is_writing() -> bool:
+        held = cluster.replica(3, "events")
+        return held is not None and held.is_busy
+
+    for _ in range(3):
+        cluster.wait(is_writing, "a part is being written")
+        fetchers = cluster.broker(3)._fetchers
+        assert fetchers is not None
+        for fetcher in fetchers._fetchers.values():
+            fetcher._link.drop("the test cuts it")
+        cluster.wait(lambda: not is_writing(), "it is written")
+    cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "it is in sync")
+    cluster.wait_caught_up("events")
+    assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
+    assert "not replicated" not in caplog.text

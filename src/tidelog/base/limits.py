@@ -5,7 +5,7 @@ from typing import Final
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """What one batch may decompress to, whatever its topic allows."""
 
-RECEIVED_BYTES_MAX: Final = 64 * 1024
+RECEIVED_BYTES_MAX: Final = 256 * 1024
 """What is received at once, and so served in one turn, while nothing large is on its way."""
 
 _DECOMPRESSION_FACTOR: Final = 20

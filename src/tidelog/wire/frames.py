@@ -104,6 +104,9 @@ class FrameReader:
         if kept:
             self._buffers.shared_view[: len(kept)] = kept
             return self._buffers.shared_view[len(kept) :]
+        if self._steady_bytes > SHARED_BYTES:
+            # Another large frame begins, most likely: what comes of it now will be copied.
+            return self._buffers.shared_view[:_SMALL_BYTES]
         return self._buffers.shared_view
 
     def received(self, size: int) -> list[memoryview]:
@@ -126,6 +129,8 @@ class FrameReader:
                 break
             frames.append(view[at + 4 : frame_end])
             at = frame_end
+        if frames:
+            self._steady_bytes = 0
         if at < end:
             self._keep(view[at:end])
         elif self._kept:
