@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+WITH_OPTIONS = ("cluster", "groups", "log", "spark")
+
 
 def names() -> list[str]:
     return sorted(
@@ -37,9 +39,10 @@ def main(arguments: list[str]) -> int:
     if unknown:
         console.print(f"no benchmark {', '.join(unknown)}; there are {', '.join(names())}")
         return 1
-    if options and wanted not in (["cluster"], ["log"], ["spark"]):
+    if options and wanted not in [[name] for name in WITH_OPTIONS]:
         told = " ".join(options)
-        console.print(f"only `cluster`, `log` and `spark` take options, each alone: {told}")
+        takers = ", ".join(f"`{name}`" for name in WITH_OPTIONS)
+        console.print(f"only {takers} take options, each alone: {told}")
         return 1
     table = Table("what", "measured", "", "wanted")
     for name in wanted or names():

@@ -5,8 +5,9 @@
  * The plan is lines of text: `warm_up SECONDS`, `seconds SECONDS`, and a line of `name=value` for
  * each stream of requests (bench/load/generator.py writes them, and says what the names mean). A
  * stream may have a host and port of its own: a cluster is loaded with one stream for each broker.
- * All streams share one thread. A frame is sent as it is but for its correlation id; of an answer only
- * the error codes are looked at, and where a stream follows a log the headers of its batches.
+ * All streams share one thread. A frame is sent as it is but for its correlation id, and for the
+ * sequences of an idempotent producer; of an answer only the error codes are looked at, and where a
+ * stream follows a log the headers of its batches.
  * Prints `measuring` when it is warm, and then a line `{...}` for each stream. */
 #define _GNU_SOURCE
 #include "generator.h"
@@ -128,6 +129,8 @@ static void start_request(struct connection *connection, int64_t when)
     uint32_t slot = connection->next % SLOTS;
     struct frame *frame =
         stream->follow ? &connection->own : &stream->frames[stream->turn++ % stream->frame_count];
+    if (stream->sequence_count)
+        stamp(stream, frame);
     connection->frame_of[slot] = frame;
     connection->started[slot] = when;
     memcpy(connection->heads[slot], frame->data, HEAD);

@@ -18,6 +18,8 @@ enum {
     FIRST_BUFFER = 1 << 18,
     READ_MAX = 1 << 20,
     ANSWERS_FIRST = 10,     /* to a connection, before it counts as warm */
+    SEQUENCE_BITS = 32,
+    SEQUENCE_AFTER_CRC = 36, /* bytes, in a batch */
 };
 
 struct frame { char *data; size_t size; };
@@ -31,6 +33,8 @@ struct stream {
     double megabytes;       /* the measuring ends when this stream has moved so many; 0 is never */
     int error_at, error_stride, error_count;
     int offset_at, offset_stride;
+    int sequence_at, sequence_stride, sequence_count, sequence_step;
+    uint32_t crc_flips[SEQUENCE_BITS], next_sequence;
     struct frame *frames;
     int frame_count, turn;
     int64_t next_due, interval;
@@ -66,6 +70,10 @@ void read_plan(const char *path);
 void note_latency(struct stream *stream, int64_t latency);
 void forget(struct stream *stream);
 void print_stream(const struct stream *stream, double elapsed, double own_cpu_seconds);
+
+/* sequences.c */
+void read_crc_flips(struct stream *stream, const char *text);
+void stamp(struct stream *stream, struct frame *frame);
 
 /* answers.c */
 void note_error(struct stream *stream, int code);

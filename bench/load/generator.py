@@ -20,7 +20,7 @@ Address = tuple[str, int]
 
 _HERE = Path(__file__).parent
 _PROGRAMS = {
-    "generator": ["generator", "plan", "answers", "latency"],
+    "generator": ["generator", "plan", "answers", "latency", "sequences"],
     "answerer": ["answerer"],
 }
 
@@ -31,7 +31,8 @@ class Stream:
     without an answer; `rate` a second in all, or as many as possible if it is 0. With `follow`
     each fetch goes on where the last answer ended, and from the start at the end of the log.
     When `megabytes` have been produced, or consumed, all is over. `address` is of its own broker,
-    where not all streams go to the same."""
+    where not all streams go to the same. Frames of an idempotent producer get the sequences that
+    are next whenever they are sent: one connection, and as many frames as are in flight."""
 
     name: str
     frames: Sequence[Frame]
@@ -58,7 +59,15 @@ class Stream:
             "error_count": first.error_count,
             "offset_at": first.offset_at,
             "offset_stride": first.offset_stride,
+            "sequence_at": first.sequence_at,
+            "sequence_stride": first.sequence_stride,
+            "sequence_count": first.sequence_count,
+            "sequence_step": first.sequence_step,
         }
+        if first.crc_flips:
+            assert self.connections == 1, "a producer writes on one connection"
+            assert len(self.frames) >= self.in_flight, "a frame in flight must not change"
+            values["crc_flips"] = ",".join(f"{flip:x}" for flip in first.crc_flips)
         if self.address is not None:
             values["host"], values["port"] = self.address
         return " ".join(f"{key}={value}" for key, value in values.items())

@@ -34,6 +34,8 @@ static void set(struct stream *stream, const char *name, const char *value)
         {"error_at", &stream->error_at},       {"error_stride", &stream->error_stride},
         {"error_count", &stream->error_count}, {"offset_at", &stream->offset_at},
         {"offset_stride", &stream->offset_stride}, {"port", &stream->port},
+        {"sequence_at", &stream->sequence_at}, {"sequence_stride", &stream->sequence_stride},
+        {"sequence_count", &stream->sequence_count}, {"sequence_step", &stream->sequence_step},
     };
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (!strcmp(name, integers[i].name)) {
@@ -44,6 +46,8 @@ static void set(struct stream *stream, const char *name, const char *value)
         stream->rate = atof(value);
     else if (!strcmp(name, "megabytes"))
         stream->megabytes = atof(value);
+    else if (!strcmp(name, "crc_flips"))
+        read_crc_flips(stream, value);
     else if (!strcmp(name, "name"))
         snprintf(stream->name, sizeof stream->name, "%s", value);
     else if (!strcmp(name, "host"))

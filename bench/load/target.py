@@ -9,7 +9,17 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from bench.load.fields import EMPTY_ARRAY, NO_TAGS, Reader, array, compact, int16, int32, int64
+from bench.load.fields import (
+    EMPTY_ARRAY,
+    NO_TAGS,
+    NULL,
+    Reader,
+    array,
+    compact,
+    int16,
+    int32,
+    int64,
+)
 from bench.load.frames import FETCH, PRODUCE, Frame, Topic, has_ids, request
 from bench.load.metadata import METADATA, METADATA_VERSION, Metadata, metadata_body, read_metadata
 
@@ -17,6 +27,7 @@ CLIENTS = {"java": {PRODUCE: 13, FETCH: 18}, "librdkafka": {PRODUCE: 10, FETCH: 
 """Apache Kafka's Java client 4.3.1 and librdkafka 2.16."""
 
 _LIST_OFFSETS, _API_VERSIONS, _CREATE_TOPICS, _DELETE_TOPICS = 2, 18, 19, 20
+_INIT_PRODUCER_ID = 22
 _LATEST = -1
 _READY_SECONDS_MAX = 60
 _TIMEOUT_SECONDS = 120
@@ -59,6 +70,15 @@ class Target:
         answer.int32(), answer.count(), answer.compact(), answer.take(16)
         if error := answer.int16():
             raise RuntimeError(f"topic {topic.name} was not deleted: error {error}")
+
+    def new_producer_id(self) -> int:
+        """Of an idempotent producer; its epoch is 0."""
+        body = NULL + int32(60_000) + int64(-1) + int16(-1) + NO_TAGS
+        answer = self._reader(_INIT_PRODUCER_ID, 4, body)
+        answer.int32()
+        if error := answer.int16():
+            raise RuntimeError(f"there was no producer id: error {error}")
+        return int.from_bytes(answer.take(8))
 
     def metadata(self, topic: str | None = None) -> Metadata:
         return read_metadata(self._reader(METADATA, METADATA_VERSION, metadata_body(topic)))

@@ -96,11 +96,23 @@ def first_batch(spark: SparkSession, job: Job) -> int:
     return int(progress["numInputRows"])
 
 
+def stream(spark: SparkSession, job: Job) -> int:
+    """From the start of a streaming query until it has read all that was there, stop included."""
+    source, sink = job["source"], job["sink"]
+    rows = spark.readStream.format(source["format"]).options(**source["options"]).load()
+    writing = rows.select("key", "value").writeStream.format(sink["format"])
+    options = {**sink["options"], "checkpointLocation": job["checkpoint"]}
+    query = writing.options(**options).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return int(job["rows"])
+
+
 JOBS: dict[str, Callable[[SparkSession, Job], int]] = {
     "aggregate": aggregate,
     "copy": copy,
     "write": write,
     "first_batch": first_batch,
+    "stream": stream,
 }
 
 

@@ -58,15 +58,21 @@ class Topics:
         return list_offsets(self._client, name, dict.fromkeys(range(PARTITIONS), LATEST))
 
     @contextmanager
-    def new(self, rows: int) -> Iterator[str]:
-        """A topic that is to get so many rows."""
+    def made(self) -> Iterator[str]:
+        """A topic for a while."""
         self._count += 1
         name = f"written-{self._count}"
         self._create(name)
         yield name
-        found = sum(self.ends(name).values())
         delete_topics(self._client, [name])
         self._broker.await_deleted(name)
+
+    @contextmanager
+    def new(self, rows: int) -> Iterator[str]:
+        """A topic that is to get so many rows."""
+        with self.made() as name:
+            yield name
+            found = sum(self.ends(name).values())
         if found != rows:
             raise RuntimeError(f"{found} records were written where {rows} should have been")
 

@@ -9,7 +9,7 @@ loaded from it; when it is led elsewhere, the shard sends everyone there and is 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Generic, TypeVar
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -31,17 +31,26 @@ _log = logging.getLogger("tidelog.coordinators")
 
 _HASH_BITS: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
+_SHORT: Final = 256
 
 S = TypeVar("S", bound=Shard)
 
 
 def hash_of(text: str) -> int:
-    """Java's hash of a string, made positive the way Kafka does it."""
+    """Java's hash of a string, made positive the way Kafka does it. Names come again with every
+    request, so short ones are remembered."""
+    return _known_hash(text) if len(text) <= _SHORT else _hash(text)
+
+
+def _hash(text: str) -> int:
     found = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):
         found = (31 * found + (high << 8 | low)) & _HASH_BITS
     return found & _POSITIVE
+
+
+_known_hash: Final = lru_cache(maxsize=4096)(_hash)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

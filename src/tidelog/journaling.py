@@ -11,13 +11,13 @@ from functools import partial
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.base.journal import Committed, Entry, Origin, Shard
 from tidelog.base.ports import Clock, Loop
 from tidelog.partition import Partition
 from tidelog.records.batch import BatchHeader, walk
 from tidelog.records.control import read_end_transaction
-from tidelog.records.reference import Record, encode_batch, read_records
+from tidelog.records.entries import encode_entries
+from tidelog.records.reference import read_records
 from tidelog.slices import Sliced
 
 _LANE: Final = "load journals"
@@ -48,16 +48,7 @@ class PartitionJournal:
     ) -> Origin:
         partition, now_ms = self._partition, self._clock.now_ms()
         self._check_writable()
-        producer_id, epoch = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH) if producer is None else producer
-        batch = encode_batch(
-            [
-                Record(offset=number, timestamp=now_ms, key=entry.key, value=entry.value)
-                for number, entry in enumerate(entries)
-            ],
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            transactional=producer is not None,
-        )
+        batch = encode_entries(entries, now_ms, producer)
         if len(batch) > partition.log.settings.max_message_bytes:
             raise KafkaError(
                 ErrorCode.message_too_large,
@@ -66,7 +57,7 @@ class PartitionJournal:
             )
         offset = partition.append_own(batch)
         self.settle(committed)
-        return Origin(offset, now_ms, producer_id, epoch)
+        return Origin(offset, now_ms) if producer is None else Origin(offset, now_ms, *producer)
 
     def _check_writable(self) -> None:
         partition = self._partition

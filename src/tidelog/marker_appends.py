@@ -8,17 +8,66 @@ here: the transaction it was to belong to may be over (X30).
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.base.errors import KafkaError
+from tidelog.base.log_settings import LogSettings
 from tidelog.base.settings.kinds import LONG_MAX
-from tidelog.partition import Partition
+from tidelog.log.producers import Producers
 from tidelog.records.control import EndTransaction, encode_end_transaction
 from tidelog.serving.acks import Committed
-from tidelog.slow_appends import Own
+from tidelog.slow_appends import Appended, Own
 
 EPOCH_RAISED_FROM: Final = 2
 """The version of transactions from which each ends with a higher epoch than it had."""
+
+
+class Log(Protocol):
+    @property
+    def settings(self) -> LogSettings: ...
+
+    @property
+    def producers(self) -> Producers: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def append_own(self, batch: bytearray, leader_epoch: int) -> int: ...
+
+
+class Acks(Protocol):
+    def wait(self, end_offset: int, committed: Committed) -> None: ...
+
+
+class Marked(Protocol):
+    """A partition, as far as markers go."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def acks(self) -> Acks: ...
+
+    @property
+    def guards(self) -> dict[int, object]: ...
+
+    @property
+    def is_led(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    def append_slowly(self, batch: Own, done: Appended) -> None: ...
+
+    def appended(self, size: int) -> None: ...
+
+    def not_led(self) -> KafkaError: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +78,7 @@ class Marker:
     """Told when it is in the log, if it was not there before."""
 
 
-def append_marker(partition: Partition, marker: Marker, now_ms: int, done: Committed) -> None:
+def append_marker(partition: Marked, marker: Marker, now_ms: int, done: Committed) -> None:
     """Tells `done` when the marker is committed, or why that will not be."""
     partition.guards.pop(marker.end.producer_id, None)
     batch = encode_end_transaction(marker.end, timestamp=now_ms)
@@ -46,7 +95,7 @@ def append_marker(partition: Partition, marker: Marker, now_ms: int, done: Commi
     _wait(partition, done, offset)
 
 
-def _append(partition: Partition, marker: Marker, batch: bytearray) -> int:
+def _append(partition: Marked, marker: Marker, batch: bytearray) -> int:
     """From version 2 on an epoch that the log has says that the marker was here: one that comes
     twice must not end what has begun since."""
     log, end = partition.log, marker.end
@@ -58,7 +107,7 @@ def _append(partition: Partition, marker: Marker, batch: bytearray) -> int:
     return offset
 
 
-def _wait(partition: Partition, done: Committed, offset: int | KafkaError) -> None:
+def _wait(partition: Marked, done: Committed, offset: int | KafkaError) -> None:
     if isinstance(offset, KafkaError):
         done(offset)
     elif not partition.is_led:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import TopicPartition, is_internal
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.cluster.image import PartitionInfo
@@ -256,7 +256,8 @@ class Partition:
         """Lets other settings count from the next batch on."""
         self.log.configure(settings)
         self.needs_inspection = settings.cleanup_compact or settings.compression_type != "producer"
-        self.needs_care = self.needs_inspection or settings.flush_messages < LONG_MAX
+        is_special = settings.flush_messages < LONG_MAX or is_internal(self.topic)
+        self.needs_care = self.needs_inspection or is_special
         if self.state is not None:
             self.replica.min_isr = self._min_isr(len(self.state.replicas))
             if self.replica.advance():
@@ -274,8 +275,7 @@ class Partition:
 
     def isr_written(self, state: PartitionInfo) -> None:
         """The in-sync set is as `state` says; producers may wait for nothing any more (A2)."""
-        self.state = state
-        replica = self.replica
+        self.state, replica = state, self.replica
         before = replica.high_watermark
         replica.has_elr = bool(state.elr)
         replica.isr_written(state.isr, state.state_version)

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Clock, Loop
-from tidelog.partition import Partition
+from tidelog.log.producers import Producers
 from tidelog.transactions.requests import Add
 from tidelog.transactions.state import Producer
 
@@ -54,6 +54,24 @@ class Coordinators(Protocol):
         """About several transactions at once; `done` once, with an answer for each."""
 
 
+class Log(Protocol):
+    @property
+    def producers(self) -> Producers: ...
+
+
+class Guarded(Protocol):
+    """A partition, as far as verification goes."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def guards(self) -> dict[int, object]: ...
+
+
 class _Guard:
     """Stands in a partition while one of its producers is asked about."""
 
@@ -84,7 +102,7 @@ class Verification:
         self._waiting: dict[int, list[_Errand]] = {}
         self._busy: set[int] = set()
 
-    def admit(self, partition: Partition, question: Question, verified: Verified) -> None:
+    def admit(self, partition: Guarded, question: Question, verified: Verified) -> None:
         """Tells, maybe at once, whether a batch may be appended; if so it must be at once."""
         producer = question.producer
         guard = partition.guards.get(producer.producer_id)
@@ -100,7 +118,7 @@ class Verification:
         self._put(_Errand(question, partition.name, done))
 
     def _answered(
-        self, partition: Partition, question: Question, guard: _Guard, code: ErrorCode
+        self, partition: Guarded, question: Question, guard: _Guard, code: ErrorCode
     ) -> None:
         producer_id = question.producer.producer_id
         error = None

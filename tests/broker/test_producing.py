@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.brokers import PRODUCE, SimNode, one_batch
+from support.brokers import INCREMENTAL_ALTER_CONFIGS, PRODUCE, SimNode, one_batch
 from support.transactional import FIND_COORDINATOR
 from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.records.reference import Record, encode_batch, read_records
@@ -136,12 +136,22 @@ def test_a_compacted_topic_takes_no_record_without_a_key(node: SimNode) -> None:
 
 
 @pytest.mark.parametrize(("topic", "kind"), [(CONSUMER_OFFSETS, 0), (TRANSACTION_STATE, 1)])
+@pytest.mark.parametrize("policy", ["compact", "delete"])
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_coordinators_keep_is_not_for_clients_to_write(
-    node: SimNode, topic: str, kind: int, acks: int
+    node: SimNode, topic: str, kind: int, policy: str, acks: int
 ) -> None:
+    """Whatever its settings are by now."""
     client = node.client()
     client.ask(FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=["any"])
+    node.loop.run_for(1000)
+    changes = [
+        {"name": name, "config_operation": 0, "value": value}
+        for name, value in (("cleanup.policy", policy), ("compression.type", "producer"))
+    ]
+    resource = {"resource_type": 2, "resource_name": topic, "configs": changes}
+    answer = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    assert answer.responses[0].error_code.name == "none"
     node.loop.run_for(1000)
     assert client.produce(topic, one_batch("a"), acks=acks).error_code.name == (
         "invalid_topic_exception"

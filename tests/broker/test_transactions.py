@@ -432,3 +432,14 @@ def test_the_journal_is_in_kafkas_format(broker: OneBroker) -> None:
     assert read_header(data).producer_id == -1
     assert b"\x00\x00\x00\x01t" in data
     assert producer.epoch == 0
+
+
+def test_a_transaction_does_not_extend_to_what_coordinators_keep(broker: OneBroker) -> None:
+    """The broker adds the partitions that newer clients write to, but not these (X30)."""
+    producer = broker.producer(version=2)
+    broker.client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["any"])
+    broker.run_for(1000)
+    assert producer.write("__consumer_offsets", "a") == "invalid_topic_exception"
+    answer = broker.client.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["t"])
+    (shown,) = answer.transaction_states
+    assert (shown.transaction_state, shown.topics) == ("Empty", ())

@@ -103,6 +103,45 @@ WIDE: list[tuple[str, int, int, dict[str, Any], str]] = [
         "topics",
     ),
     (
+        "add_partitions_to_txn",
+        24,
+        3,
+        {
+            "v3_and_below_transactional_id": "t",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": named(4, "name", partitions=[0]),
+        },
+        "results_by_topic_v3_and_below",
+    ),
+    (
+        "txn_offset_commit",
+        28,
+        3,
+        {
+            "transactional_id": "t",
+            "group_id": "g",
+            "producer_id": 1,
+            "producer_epoch": 0,
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": named(
+                8,
+                "name",
+                partitions=[
+                    {
+                        "partition_index": 0,
+                        "committed_offset": 1,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": "",
+                    }
+                ],
+            ),
+        },
+        "topics",
+    ),
+    (
         "offset_for_leader_epoch",
         23,
         4,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.admin_node import APIS, AdminNode, versions
-from support.group_node import GroupNode
+from support.group_node import GroupNode, commit_row
 from tidelog.base.errors import ErrorCode
 from tidelog.handlers.api import Request
 from tidelog.handlers.building import build
@@ -29,6 +29,16 @@ WIDE: dict[str, tuple[int, dict[str, Any], str]] = {
     "metadata": (
         METADATA,
         {"topics": named("name", topic_id=NO_ID), **NO_CREATION},
+        "topics",
+    ),
+    "offset_commit": (
+        8,
+        {
+            "group_id": "g",
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": named("name", partitions=[commit_row(0, 5)]),
+        },
         "topics",
     ),
     "offset_fetch": (
@@ -58,6 +68,29 @@ WIDE: dict[str, tuple[int, dict[str, Any], str]] = {
         {
             "topics": named("name", partitions=[{"partition_index": 0, "offset": -1}]),
             "timeout": 1000,
+        },
+        "topics",
+    ),
+    "add_partitions_to_txn": (
+        24,
+        {
+            "v3_and_below_transactional_id": "t",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": named("name", partitions=[0]),
+        },
+        "results_by_topic_v3_and_below",
+    ),
+    "txn_offset_commit": (
+        28,
+        {
+            "transactional_id": "t",
+            "group_id": "g",
+            "producer_id": 1,
+            "producer_epoch": 0,
+            "generation_id": -1,
+            "member_id": "",
+            "topics": named("name", partitions=[commit_row(0, 5)]),
         },
         "topics",
     ),
@@ -127,6 +160,9 @@ WIDE: dict[str, tuple[int, dict[str, Any], str]] = {
 }
 
 
+VERSIONS = {"add_partitions_to_txn": 3, "offset_commit": 9, "offset_fetch": 7}
+
+
 def name_of(row: Any) -> str:
     for field in ("name", "topic", "resource_name", "key"):
         if hasattr(row, field):
@@ -143,7 +179,7 @@ def answered(node: AdminNode, wire: Any, key: int, version: int) -> Any:
 @pytest.mark.parametrize("kind", WIDE)
 def test_others_are_served_while_a_wide_request_is(kind: str) -> None:
     key, values, field = WIDE[kind]
-    version = 7 if kind == "offset_fetch" else min(versions(key)[-1], 12)
+    version = VERSIONS.get(kind, min(versions(key)[-1], 12))
     node = GroupNode() if kind == "offset_fetch" else AdminNode()
     wide = node.begin(key, version, "PLAINTEXT", **values)
     assert not wide.sent, "it takes several slices"

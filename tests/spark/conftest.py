@@ -1,7 +1,7 @@
 """One Spark session for all tests here; a second one only where another worker takes over the last
 of them, and where drivers are killed.
 
-What takes long is left out. The long form, with every kill of `test_crashes.py`, is
+What takes long is left out. The long form, with every kill of `test_crashes*.py`, is
 
     pytest tests/spark --long --timeout 0
 """

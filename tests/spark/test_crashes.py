@@ -8,38 +8,23 @@ Three kills, one after the other, are part of the other tests. The long form has
 """
 
 import itertools
-import os
 import signal
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Producer
 
 from support.cluster_processes import Cluster
 from support.held_driver import HeldDriver
-from support.held_query import ROWS_IN_A_BATCH
-from support.held_source import DIVIDING, PLANNED, PLANNING, READ, READING
+from support.held_story import IDLE, PARTITIONS, SOURCE_DOORS, Kill, Story
 from support.topic_rows import Row, by_confluent
 from tidelog.spark.offsets import each_partition
 
-PARTITIONS: Final = 3
-DOORS: Final = {
-    "planning": PLANNING,
-    "planned": PLANNED,
-    "logged": DIVIDING,
-    "reading": READING,
-    "writing": READ,
-}
 BETWEEN_COMMITS: Final = "between the commits"
-IDLE: Final = "idle"
-PHASES: Final = (*DOORS, BETWEEN_COMMITS, IDLE)
+PHASES: Final = (*SOURCE_DOORS, BETWEEN_COMMITS, IDLE)
 VICTIMS: Final = ("driver", "worker", "leader")
-Kill = tuple[str, str]
-"""Victim and phase."""
-UNDER_WAY: Final = ("logged", "reading", "writing", BETWEEN_COMMITS)
-"""Spark has logged a batch, and not that it is done."""
 IN_TASKS: Final = ("reading", "writing")
 WHILE_TASKS_READ: Final = (("leader", "reading"), ("worker", "reading"), ("driver", "reading"))
 HARMLESS: Final = {
@@ -51,87 +36,33 @@ RUN_AGAIN: Final = {(victim, phase) for victim in ("driver", "worker") for phase
 """Tasks had read something, and read it again."""
 
 
-class Story:
-    """One query and what happens to it."""
+class TableStory(Story):
+    under_way = ("logged", "reading", "writing", BETWEEN_COMMITS)
 
-    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
-        self.cluster = cluster
-        self.topic = topic
-        self.driver = HeldDriver(folder, cluster.bootstrap, topic)
-        self._produced = 0
-        # It would tell of each broker that is killed.
-        self._sender = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        self._plans: dict[int, str] = {}
-        """Of batches that were logged and not done when something was killed."""
-
-    def produce(self) -> None:
-        """Some more than a batch takes, all over the partitions."""
-        count = ROWS_IN_A_BATCH + 100
-        for number in range(self._produced, self._produced + count):
-            name = b"%d" % number
-            place = {"partition": number % PARTITIONS, "headers": [("number", name)]}
-            self._sender.produce(self.topic, key=name, value=name.rjust(300), **place)
-        assert self._sender.flush(30) == 0
-        self._produced += count
-
-    def strike(self, victim: str, phase: str) -> None:
-        """Returns when the query has got over it."""
-        waiting = self._reach(phase)
-        batch = self.driver.planned()
-        is_under_way = batch > self.driver.committed()
-        assert is_under_way == (phase in UNDER_WAY)
-        if is_under_way:
-            self._plans[batch] = self.driver.plan_text(batch)
-        self._kill(victim, waiting)
-        self.produce()
-        self._leave(phase, is_driver_dead=victim == "driver")
-        if victim == "driver":
-            self.driver.start()
-        self.driver.wait_until(lambda: self.driver.committed() > batch, "the query goes on")
-
-    def _reach(self, phase: str) -> int:
-        """The process of Python's that is busy then."""
-        if phase in DOORS:
-            self.driver.doors.close(DOORS[phase])
-            self.produce()
-            waiting = self.driver.doors.wait_for_somebody(DOORS[phase])
-            if phase == "writing":
-                self.driver.wait_until(self.driver.has_written_a_file, "another task is done")
-            return waiting
+    def reach(self, phase: str) -> int:
         if phase == BETWEEN_COMMITS:
             self.driver.stop_between_the_commits(self.produce)
-        else:
-            self.driver.wait_until(self._is_idle, "all is read")
-        return self.driver.planner()
+            return self.driver.planner()
+        waiting = super().reach(phase)
+        if phase == "writing":
+            self.driver.wait_until(self.driver.has_written_a_file, "another task is done")
+        return waiting
 
-    def _is_idle(self) -> bool:
-        return self.driver.read_so_far() == self._produced
-
-    def _kill(self, victim: str, waiting: int) -> None:
-        match victim:
-            case "driver":
-                self.driver.kill()
-            case "worker":
-                os.kill(waiting, signal.SIGKILL)
-            case "leader":
-                self.cluster.leader(self.topic, 0).kill()
-
-    def _leave(self, phase: str, *, is_driver_dead: bool) -> None:
-        if phase in DOORS:
-            self.driver.doors.open(DOORS[phase])
-        elif phase == BETWEEN_COMMITS and not is_driver_dead:
+    def leave(self, phase: str, *, is_driver_dead: bool) -> None:
+        super().leave(phase, is_driver_dead=is_driver_dead)
+        if phase == BETWEEN_COMMITS and not is_driver_dead:
             self.driver.signal_driver(signal.SIGCONT)
 
     def check(self) -> None:
         self.driver.finish()
         rows = by_confluent(self.cluster.bootstrap, self.topic, PARTITIONS)
-        assert len(rows) == self._produced
+        assert len(rows) == self.produced
         batches = range(self.driver.committed() + 1)
         in_table = [row for batch in batches for row in self.driver.table(batch)]
         assert sorted(in_table) == rows
         for batch in batches:
             assert self.driver.table(batch) == self._meant_for(batch, rows)
-        for batch, text in self._plans.items():
+        for batch, text in self.plans.items():
             assert self.driver.plan_text(batch) == text
         self._check_attempts(rows)
 
@@ -157,11 +88,11 @@ class Story:
 
 
 @pytest.fixture
-def story(brokers: Cluster, topic_names: Iterator[str], tmp_path: Path) -> Iterator[Story]:
-    topic = next(topic_names)
+def story(brokers: Cluster, tmp_path: Path) -> Iterator[TableStory]:
+    topic = f"crashes-{uuid.uuid4().hex[:8]}"
     brokers.heal()
     brokers.create(topic, partitions=PARTITIONS)
-    made = Story(brokers, topic, tmp_path)
+    made = TableStory(brokers, topic, HeldDriver(tmp_path, brokers.bootstrap, topic))
     made.produce()
     try:
         made.driver.start()
@@ -169,11 +100,6 @@ def story(brokers: Cluster, topic_names: Iterator[str], tmp_path: Path) -> Itera
     finally:
         made.driver.close()
         brokers.heal()
-
-
-@pytest.fixture(scope="session")
-def topic_names() -> Iterator[str]:
-    return (f"crashes-{number}" for number in itertools.count())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -186,7 +112,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.timeout(900)
 def test_each_record_is_in_the_table_once_whoever_is_killed_and_when(
-    story: Story, kills: tuple[Kill, ...]
+    story: TableStory, kills: tuple[Kill, ...]
 ) -> None:
     """P3"""
     for kill in kills:

@@ -17,17 +17,25 @@ from support.servers import Server
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.client.client import Client
 from tidelog.client.offsets import Committed
-from tidelog.client.transacting import begin, commit_offsets
+from tidelog.client.transacting import FENCED, begin, commit_offsets
 from tidelog.client.transactions import TransactionFilter, list_transactions
-from tidelog.spark import deciding
-from tidelog.spark.deciding import Deciding, last_decision
+from tidelog.spark import deciding, task_writing
+from tidelog.spark.deciding import Deciding, check_run, last_decision
 from tidelog.spark.decisions import Decision, Task, decision_in, group_of, prefix_of
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.task_writing import Place, prepare_rows
 
 ROWS = [b"row-%d" % number for number in range(30)]
-STEPS = 9
+STEPS = 10
 """More calls of brokers than any commit here makes."""
+CARRYING_OUT = 7
+"""The first call after the decision that does something."""
+
+
+CALLS = (
+    *("begin", "committed_by_groups", "describe_transactions", "commit_offsets", "end"),
+    "list_transactions",
+)
 
 
 class Killed(BaseException):
@@ -41,14 +49,12 @@ class Query:
         self.topic = topic
         self.name = uuid.uuid4().hex
         self.client = Client(server.address)
-        self.options = SinkOptions.parse(
-            {
-                "kafka.bootstrap.servers": server.address,
-                "topic": topic,
-                "delivery": "exactly-once",
-            },
-            is_stream=True,
-        )
+        self.given = {
+            "kafka.bootstrap.servers": server.address,
+            "topic": topic,
+            "delivery": "exactly-once",
+        }
+        self.options = SinkOptions.parse(self.given, is_stream=True)
 
     def prepare(self, run: str, batch: int, number: int, rows: list[bytes]) -> Task | None:
         """What a task does."""
@@ -57,9 +63,11 @@ class Query:
         _, transaction = prepare_rows(self.options, columns, place)
         return None if transaction is None else Task(number, 0, *transaction.producer)
 
-    def run(self, batch: int, tasks: int, rows: list[bytes] = ROWS) -> Decision:
+    def run(
+        self, batch: int, tasks: int, rows: list[bytes] = ROWS, run: str | None = None
+    ) -> Decision:
         """All tasks of a batch, in a run of their own: what a driver is then to commit."""
-        run = uuid.uuid4().hex[:8]
+        run = run or uuid.uuid4().hex[:8]
         parts = [rows[number::tasks] for number in range(tasks)]
         prepared = [self.prepare(run, batch, number, part) for number, part in enumerate(parts)]
         found = tuple(task for task in prepared if task is not None)
@@ -122,7 +130,7 @@ def dying_at(step: int, monkeypatch: pytest.MonkeyPatch, *, is_done: bool) -> No
 
         return call
 
-    for name in ("begin", "committed_by_groups", "commit_offsets", "end", "list_transactions"):
+    for name in CALLS:
         monkeypatch.setattr(deciding, name, deadly(getattr(deciding, name)))
 
 
@@ -140,7 +148,7 @@ def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
         except Killed:
             pass
         else:
-            assert step > 7, "it makes at least seven calls"
+            assert step > 9, "it makes at least nine calls"
     query.deciding().commit(query.run(1, 3))
     query.deciding().commit(query.run(2, 1, [b"after"]))
     assert query.seen(log_server) == Counter([b"before", *ROWS, b"after"])
@@ -164,13 +172,80 @@ def test_a_commit_that_fails_after_the_decision_is_not_taken_back_by_abort(
 ) -> None:
     prepared = query.run(0, 2)
     with monkeypatch.context() as patch:
-        dying_at(5, patch, is_done=False)
+        dying_at(CARRYING_OUT, patch, is_done=False)
         with pytest.raises(Killed):
             query.deciding().commit(prepared)
     assert last_decision(query.client, query.name) == prepared
     query.deciding().abort(prepared)
     query.deciding().commit(query.run(0, 1))
     assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_batch_that_fails_leaves_nothing_under_the_names_of_the_batch_before(
+    query: Query, log_server: Server
+) -> None:
+    query.deciding().commit(query.run(0, 2, run="run"))
+    query.prepare("run", 1, 0, [b"of a task that did not come to its end"])
+    query.deciding().abort(Decision(batch=1, run="run", tasks=()))
+    assert query.open_now() == []
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_task_that_begins_when_its_run_was_given_up_writes_nothing(
+    query: Query, log_server: Server
+) -> None:
+    query.deciding().abort(Decision(batch=0, run="run", tasks=()))
+    with pytest.raises(KafkaError, match="run run was given up"):
+        query.prepare("run", 0, 0, ROWS)
+    assert query.open_now() == []
+    query.deciding().commit(query.run(0, 2))
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_task_that_has_begun_when_its_run_is_given_up_writes_nothing(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing open yet when the driver looks for what is."""
+
+    def given_up_after(*arguments: Any) -> None:
+        check_run(*arguments)
+        query.deciding().abort(Decision(batch=0, run="run", tasks=()))
+
+    monkeypatch.setattr(task_writing, "check_run", given_up_after)
+    with pytest.raises(KafkaError) as raised:
+        query.prepare("run", 0, 0, ROWS)
+    assert raised.value.code in FENCED
+    assert query.open_now() == []
+
+
+def test_a_task_that_fails_leaves_nothing_open(query: Query, log_server: Server) -> None:
+    def rows() -> Iterator[Any]:
+        yield pa.RecordBatch.from_pydict({"value": pa.array(ROWS, pa.binary())})
+        assert query.open_now() != []
+        raise ZeroDivisionError
+
+    options = SinkOptions.parse({**query.given, "kafka.linger.ms": "0"}, is_stream=True)
+    with pytest.raises(ZeroDivisionError):
+        prepare_rows(options, rows(), Place(query.name, "run", 0, 0, 0))
+    assert query.open_now() == []
+    assert query.seen(log_server) == Counter()
+
+
+@pytest.mark.parametrize("who", ["the first", "the last"])
+def test_a_batch_of_which_something_was_given_up_meanwhile_is_not_decided(
+    query: Query, log_server: Server, who: str
+) -> None:
+    """A transaction lasts as long as brokers allow, and a batch may take longer."""
+    query.deciding().commit(query.run(0, 2, [b"before"]))
+    prepared = query.run(1, 2)
+    one = prepared.transactions(query.name)[0 if who == "the first" else -1]
+    begin(query.client, one.transactional_id, 60_000)
+    with pytest.raises(KafkaError, match="it took longer than transaction"):
+        query.deciding().commit(prepared)
+    query.deciding().abort(prepared)
+    query.deciding().commit(query.run(1, 3))
+    assert query.seen(log_server) == Counter([b"before", *ROWS])
+    assert query.open_now() == []
 
 
 def test_a_copy_of_a_task_that_is_done_after_the_decision_gives_up(
@@ -229,7 +304,7 @@ def test_what_was_decided_and_then_given_up_is_said_loudly(
 ) -> None:
     prepared = query.run(0, 2)
     with monkeypatch.context() as patch:
-        dying_at(5, patch, is_done=False)
+        dying_at(CARRYING_OUT, patch, is_done=False)
         with pytest.raises(Killed):
             query.deciding().commit(prepared)
     first = prepared.transactions(query.name)[0]

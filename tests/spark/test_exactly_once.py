@@ -1,7 +1,6 @@
 """From a topic through Spark to a topic, exactly once (P4); the steps are in `test_deciding.py`."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from clients.confluent import read
-from support.servers import Server, new_server
+from support.servers import Server
 from tidelog.client.client import Client
 from tidelog.client.transactions import TransactionFilter, list_transactions
 
@@ -118,26 +117,10 @@ def test_a_write_of_a_series_is_written_once(
     assert sorted(committed(bootstrap, topic, 4)) == ["a", "b", "c", "d"]
 
 
-@pytest.fixture
-def impatient(tmp_path: Path) -> Iterator[str]:
-    """A broker that does not let a transaction be open for long: a task that is still at it when
-    its job has failed may leave one."""
-    settings = {
-        "transaction.max.timeout.ms": "5000",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    }
-    server = new_server(tmp_path, settings)
-    try:
-        server.start()
-        yield server.address
-    finally:
-        server.close()
-
-
 def test_a_write_that_fails_leaves_nothing_for_readers_of_what_is_committed(
-    spark: SparkSession, impatient: str
+    spark: SparkSession, bootstrap: str, new_topic: Any
 ) -> None:
-    bootstrap, topic = impatient, "failing"
+    topic = new_topic()
     rows = spark.range(100, numPartitions=2).selectExpr(
         "if(id < 99, cast(id as string), raise_error('on purpose')) value"
     )

@@ -33,7 +33,7 @@ ZOOKEEPER: Final = "zookeeper"
 START_SECONDS_MAX: Final = 60
 STOP_SECONDS_MAX: Final = 60
 _LISTENS: Final = b"listening on"
-_DIES_WITH_ITS_PARENT: Final = (
+DIES_WITH_ITS_PARENT: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 )
 _numbers = count(1)
@@ -48,6 +48,13 @@ QUICK: Final = {
     "log.retention.check.interval.ms": "500",
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "2000",
+    "group.consumer.min.session.timeout.ms": "2000",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 """So that faults which wait for a timeout do not take minutes."""
 SAFE: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
@@ -94,7 +101,7 @@ class BrokerProcess:
         with self.output.open("ab") as output:
             self._written = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _DIES_WITH_ITS_PARENT, *command],
+                [sys.executable, "-I", "-S", "-c", DIES_WITH_ITS_PARENT, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -43,11 +43,12 @@ class Attempt:
 
 
 class HeldDriver:
-    def __init__(self, folder: Path, bootstrap: str, topic: str) -> None:
+    def __init__(self, folder: Path, bootstrap: str, *topics: str) -> None:
+        """From a topic into a table, or into the second one."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.doors = Doors(folder / "doors")
-        self._arguments = [bootstrap, topic, str(folder)]
+        self._arguments = [str(folder), bootstrap, *topics]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -81,7 +82,7 @@ class HeldDriver:
             self.kill()
 
     def finish(self) -> None:
-        """All that there is gets into the table, and the driver ends by itself."""
+        """All that there is gets to where it is written, and the driver ends by itself."""
         assert self._process is not None, "the driver runs"
         (self.folder / FINISH).touch()
         status = self._process.wait(SECONDS_MAX)
@@ -123,6 +124,11 @@ class HeldDriver:
         os.kill(java, number)
 
     # -- what is on disk
+
+    def query(self) -> str:
+        """Its id, which stays the same over restarts."""
+        found: str = json.loads((self.folder / "checkpoint" / "metadata").read_text())["id"]
+        return found
 
     def failures(self) -> list[str]:
         """Of queries, not of drivers."""

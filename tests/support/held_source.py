@@ -12,12 +12,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from support.doors import Doors
 from tidelog.spark.batch_reader import RangePartition
+from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.source import TidelogDataSource
 from tidelog.spark.stream_reader import TidelogStreamReader
 
@@ -38,22 +43,28 @@ class HeldSource(TidelogDataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return HeldReader(self._read_options(schema, is_stream=True))
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from support.held_sink import HeldWriter
+
+        del overwrite
+        return HeldWriter(SinkOptions.parse(self.options, is_stream=True), schema)
+
 
 class HeldReader(TidelogStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        _doors().go_through(PLANNING)
+        doors_here().go_through(PLANNING)
         end = super().latestOffset(start, limit)
         if end != start:
-            _doors().go_through(PLANNED)
+            doors_here().go_through(PLANNED)
         return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        _doors().go_through(DIVIDING)
+        doors_here().go_through(DIVIDING)
         return super().partitions(start, end)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, RangePartition)
-        doors = _doors()
+        doors = doors_here()
         with _new_note(partition).open("wb") as note:
             for batch in super().read(partition):
                 with pa.ipc.new_stream(note, batch.schema) as writer:
@@ -65,7 +76,7 @@ class HeldReader(TidelogStreamReader):
             doors.go_through(READ)
 
 
-def _doors() -> Doors:
+def doors_here() -> Doors:
     return Doors(Path(os.environ[FOLDER]) / "doors")
 
 

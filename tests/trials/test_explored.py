@@ -1,5 +1,5 @@
 """Histories of the cluster's cores from fresh seeds, with every invariant checked after each step
-(V1-V13, V15, V20) and convergence at the end (H1-H6); and that a seed means the same
+(V1-V15, V20) and convergence at the end (H1-H6, H8); and that a seed means the same
 everywhere (V21).
 """
 
@@ -50,6 +50,10 @@ def test_nothing_is_violated_in_histories_from_fresh_seeds(chunk: int) -> None:
         "rebalances": counts.rebalances,
         "generations": counts.generations,
         "commits of offsets": counts.commits,
+        "transactions committed": counts.transactions_committed,
+        "transactions aborted": counts.transactions_aborted,
+        "transactions timed out": counts.transactions_timed_out,
+        "transactions fenced": counts.transactions_fenced,
     }
     assert [what for what, count in happened.items() if count == 0] == []
 
@@ -75,6 +79,10 @@ def test_every_kind_of_fault_and_size_is_drawn() -> None:
     assert {options.replication_factor for options in drawn} == {2, 3}
     assert {options.min_isr for options in drawn} == {1, 2}
     assert {options.partitions for options in drawn} == {1, 2, 3, 4}
+    assert {options.members for options in drawn} == {0, 2, 3}
+    transactional = [options for options in drawn if options.transactors]
+    assert {options.newer_transactions for options in transactional} == {True, False}
+    assert all(options.newer_transactions for options in drawn if options.late_requests)
 
 
 def test_same_seed_gives_the_same_history_in_another_process_and_under_another_hash_seed() -> None:

@@ -12,6 +12,7 @@ import pytest
 from support import cluster_mutants as cluster
 from support import group_mutants as groups
 from support import replication_mutants as machine
+from support import transaction_mutants as transactions
 from support.watched import Watched, number
 from tidelog.replication.isr import PendingShrink
 from tidelog.trials.exploring import explore
@@ -27,8 +28,20 @@ FOCUSED = replace(
     partitions=4,
     replication_factor=3,
     fault_gap_ms=100,
+    min_isr=1,
+    members=0,
+    transactors=0,
     down_ms_max=500,
     duration_ms=3_000,
+    session_timeout_ms=500,
+    lag_ms_max=1_000,
+    delay_ms_max=20,
+    fetch_records_max=1,
+    fetch_wait_ms=500,
+    think_ms_max=120,
+    sync_gap_ms=100,
+    late_requests=0.5,
+    guarded=False,
 )
 
 
@@ -49,6 +62,17 @@ FOCUSED = replace(
         pytest.param(cluster.recovered_keeps_its_set, ("V2", "V3"), id="D10-keeps-the-set"),
         pytest.param(groups.answer_before_it_is_committed, ("V15",), id="V15-answered-early"),
         pytest.param(groups.take_commits_of_any_generation, ("V15",), id="V15-generations"),
+        pytest.param(transactions.forget_the_marker_of_a_partition, ("H8",), id="V14-no-marker"),
+        pytest.param(transactions.give_a_partition_the_wrong_marker, ("V14",), id="V14-verdict"),
+        pytest.param(transactions.fence_nobody_at_the_coordinator, ("V14",), id="V14-fencing"),
+        pytest.param(transactions.raise_no_epoch, ("V14",), id="V14-epochs"),
+        pytest.param(transactions.verify_nothing, ("H8",), id="X30-verification"),
+        pytest.param(transactions.show_open_transactions, ("V14",), id="V14-open"),
+        pytest.param(transactions.trust_uncommitted_markers, ("V14",), id="V14-undecided"),
+        pytest.param(transactions.answer_before_it_is_committed, ("V14",), id="V14-early"),
+        pytest.param(transactions.complete_before_the_markers, ("V14",), id="V14-completed"),
+        pytest.param(transactions.pursue_nothing_of_others, ("H8",), id="H8-failover"),
+        pytest.param(transactions.let_transactions_last, ("H8",), id="H8-timeout"),
     ],
 )
 def test_explorer_finds_the_missing_rule(

@@ -17,7 +17,9 @@ def trials(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_run_prints_its_seeds_what_happened_and_how_fast() -> None:
     ended = trials("run", "--seeds", "30", "--jobs", "2")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for line in ("elections", "truncations", "shrinks", "expands", "power losses", "recoveries"):
+    lines = ("elections", "truncations", "shrinks", "expands", "power losses", "recoveries")
+    ends = ("committed", "aborted", "timed out", "fenced")
+    for line in (*lines, "commits", *(f"transactions {end}" for end in ends)):
         assert f"\n{line}" in ended.stdout
     assert "30 histories in " in ended.stdout
     assert " a second" in ended.stdout

@@ -5,15 +5,23 @@ There is one class, carrying the code. Whatever may happen to a request is raise
 assertion; a bad setting or file raises `BadValue`, which says what would be right.
 """
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 __all__ = ["BadValue", "ErrorCode", "KafkaError", "TaskError"]
+
+
+_PART: Final = 4_000
+"""Characters: a sentence may name what a client sent, and with that become too long to be told."""
 
 
 class KafkaError(Exception):
     """Something a client is told: a code it knows, and a sentence for people."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
+        if len(message) > 2 * _PART:
+            message = f"{message[:_PART]} ... {message[-_PART:]}"
         super().__init__(f"{code.name.upper()}: {message}")
         self.code = code
         self.message = message

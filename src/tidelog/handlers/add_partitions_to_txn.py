@@ -5,93 +5,109 @@ several transactions at once: it adds for producers of the newer kind, and other
 know whether what it was sent belongs to an open transaction (X30).
 """
 
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import TopicPartition
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import Values, respond
-from tidelog.handlers.transactional import MISSING, Codes, add_or_verify, code_for, partitions_of
+from tidelog.handlers.rows import Answering, Rows, answer_in_slices
+from tidelog.handlers.transactional import MISSING, Codes, add_or_verify, code_for
+from tidelog.slices import Ask
 from tidelog.transactions.requests import Add
 from tidelog.transactions.state import EPOCH_RAISED_FROM, Producer
 
 _OF_BROKERS_FROM: Final = 4
 _FENCED_FROM: Final = 2
 _ABORTABLE_FROM: Final = 5
+_OWN: Final = "results_by_topic_v3_and_below"
+_ALL: Final = "results_by_transaction"
 
 
 def handle(node: Node, request: Request) -> None:
-    if request.version < _OF_BROKERS_FROM:
-        _add(node, request)
-    else:
-        _add_or_verify_all(node, request)
+    answering = _own if request.version < _OF_BROKERS_FROM else _all
+    answer_in_slices(node, request, answering(node, request))
 
 
-def _add(node: Node, request: Request) -> None:
+def _own(node: Node, request: Request) -> Answering:
     body = request.body
     topics = body.v3_and_below_topics
     asked = Add(
         transactional_id=body.v3_and_below_transactional_id,
         producer=Producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch),
-        partitions=partitions_of(topics),
+        partitions=(yield from _partitions(topics)),
     )
-
-    def answer(codes: Codes) -> None:
-        rows = _rows(request, topics, codes)
-        request.answer(respond(request, {"results_by_topic_v3_and_below": rows}))
-
-    add_or_verify(node, asked, answer, verify=False)
+    found: list[Codes] = []
+    yield _asking(node, [(asked, False)], found)
+    rows = yield from _rows(request, topics, found[0], _OWN)
+    return {_OWN: rows}
 
 
-def _add_or_verify_all(node: Node, request: Request) -> None:
+def _all(node: Node, request: Request) -> Answering:
     transactions = request.body.transactions
-    found: dict[int, Codes] = {}
-
-    def answer_one(number: int, codes: Codes) -> None:
-        found[number] = codes
-        if len(found) == len(transactions):
-            results = [
-                {
-                    "transactional_id": transaction.transactional_id,
-                    "topic_results": _rows(request, transaction.topics, found[at]),
-                }
-                for at, transaction in enumerate(transactions)
-            ]
-            values = {"error_code": ErrorCode.none, "results_by_transaction": results}
-            request.answer(respond(request, values))
-
-    if not transactions:
-        values = {"error_code": ErrorCode.none, "results_by_transaction": ()}
-        request.answer(respond(request, values))
-    for number, transaction in enumerate(transactions):
-        asked = Add(
+    asked: list[tuple[Add, bool]] = []
+    for transaction in transactions:
+        add = Add(
             transactional_id=transaction.transactional_id,
             producer=Producer(transaction.producer_id, transaction.producer_epoch),
-            partitions=partitions_of(transaction.topics),
+            partitions=(yield from _partitions(transaction.topics)),
             client_version=EPOCH_RAISED_FROM,
         )
-        answer = partial(answer_one, number)
-        add_or_verify(node, asked, answer, verify=transaction.verify_only)
+        asked.append((add, transaction.verify_only))
+    found: list[Codes] = []
+    yield _asking(node, asked, found)
+    results = Rows(request, _ALL)
+    for transaction, codes in zip(transactions, found, strict=True):
+        rows = yield from _rows(request, transaction.topics, codes, _ALL, "topic_results")
+        results.put({"transactional_id": transaction.transactional_id, "topic_results": rows})
+    return {"error_code": ErrorCode.none, _ALL: results}
 
 
-def _rows(request: Request, topics: Any, codes: Codes) -> list[Values]:
-    by_partition = {
-        (partition.topic, partition.partition): _code(request, code)
-        for partition, code in codes.items()
-    }
-    return [
-        {
-            "name": topic.name,
-            "results_by_partition": [
-                {
-                    "partition_index": index,
-                    "partition_error_code": by_partition[topic.name, index],
-                }
-                for index in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+def _partitions(
+    topics: Iterable[Any],
+) -> Generator[Ask | None, None, tuple[TopicPartition, ...]]:
+    found: list[TopicPartition] = []
+    for topic in topics:
+        for index in topic.partitions:
+            found.append(TopicPartition(topic.name, index))
+            yield None
+    return tuple(found)
+
+
+def _asking(node: Node, asked: list[tuple[Add, bool]], found: list[Codes]) -> Ask:
+    """Adds or verifies for each, and puts what came of it into `found`, in the same order."""
+
+    def ask(then: Callable[[], None]) -> None:
+        codes: dict[int, Codes] = {}
+
+        def end(number: int, of_one: Codes) -> None:
+            codes[number] = of_one
+            if len(codes) == len(asked):
+                found.extend(codes[at] for at in range(len(asked)))
+                then()
+
+        if not asked:
+            then()
+        for number, (add, is_verifying) in enumerate(asked):
+            add_or_verify(node, add, partial(end, number), verify=is_verifying)
+
+    return ask
+
+
+def _rows(
+    request: Request, topics: Any, codes: Codes, *path: str
+) -> Generator[Ask | None, None, Rows]:
+    found = Rows(request, *path)
+    for topic in topics:
+        partitions = Rows(request, *path, "results_by_partition")
+        for index in topic.partitions:
+            code = _code(request, codes[TopicPartition(topic.name, index)])
+            partitions.put({"partition_index": index, "partition_error_code": code})
+            yield None
+        found.put({"name": topic.name, "results_by_partition": partitions})
+        yield None
+    return found
 
 
 def _code(request: Request, code: ErrorCode) -> ErrorCode:

@@ -55,6 +55,8 @@ def handle(node: Node, request: Request) -> list[Result] | None:
                 partition = find_local(node, topic, index)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise KafkaError(ErrorCode.corrupt_message, f"{partition.name}: no batch was sent")
+            if partition.needs_care:
+                _check_is_for_clients(partition)
             if wants_all:
                 partition.check_enough_in_sync()
             if batch[_ATTRIBUTES] & TRANSACTIONAL and must_be_verified(
@@ -64,7 +66,6 @@ def handle(node: Node, request: Request) -> list[Result] | None:
                 results.append(_NOT_YET)
                 continue
             if partition.is_slow(batch):
-                _check_is_for_clients(partition)
                 slow.append((len(results), partition, batch))
                 results.append(_NOT_YET)
                 continue
@@ -132,7 +133,6 @@ class Producing:
 
     def _append(self, partition: Partition, batch: memoryview, end: Appended) -> None:
         if partition.is_slow(batch):
-            _check_is_for_clients(partition)
             partition.append_slowly(batch, end)
         else:
             end(partition.append(batch, self._node.clock.now_ms()))
@@ -189,8 +189,7 @@ class Producing:
 
 
 def _check_is_for_clients(partition: Partition) -> None:
-    """What coordinators keep is theirs to write. All of it is slow, so nothing else pays for
-    this."""
+    """What coordinators keep is theirs to write."""
     if is_internal(partition.topic):
         what = f"{partition.name} is written by coordinators only"
         raise KafkaError(ErrorCode.invalid_topic_exception, what)

@@ -4,8 +4,8 @@ A client that is told PRODUCER_FENCED by a version that did not have that code y
 INVALID_PRODUCER_EPOCH instead, which says the same to it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -32,20 +32,9 @@ def code_for(code: ErrorCode, version: int, fenced_from: int) -> ErrorCode:
     return code
 
 
-def partitions_of(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    """As AddPartitionsToTxn names them."""
-    return tuple(
-        TopicPartition(topic.name, index) for topic in topics for index in topic.partitions
-    )
-
-
 def add_or_verify(node: Node, asked: Add, done: Callable[[Codes], None], *, verify: bool) -> None:
     """Adds partitions to a transaction, or only says which of them are in it. All or none: if one
     of them does not exist, none is added."""
-
-    def refused(error: KafkaError) -> None:
-        done(dict.fromkeys(asked.partitions, error.code))
-
     unknown = [each for each in asked.partitions if not _exists(node, each)]
     if unknown:
         codes = dict.fromkeys(asked.partitions, ErrorCode.operation_not_attempted)
@@ -54,31 +43,25 @@ def add_or_verify(node: Node, asked: Add, done: Callable[[Codes], None], *, veri
     try:
         shard = find_shard(node, asked.transactional_id)
     except KafkaError as error:
-        refused(error)
+        done(dict.fromkeys(asked.partitions, error.code))
         return
+    ask_shard(shard, asked, done, verify=verify)
+
+
+def ask_shard(
+    shard: TransactionShard, asked: Add, done: Callable[[Codes], None], *, verify: bool
+) -> None:
+    def tell(answer: Sequence[TopicPartition] | KafkaError | None) -> None:
+        if isinstance(answer, KafkaError):
+            done(dict.fromkeys(asked.partitions, answer.code))
+            return
+        codes = dict.fromkeys(asked.partitions, ErrorCode.none)
+        done({**codes, **dict.fromkeys(answer or (), MISSING)})
+
     if verify:
-        shard.verify_partitions(
-            asked,
-            lambda missing: (
-                refused(missing)
-                if isinstance(missing, KafkaError)
-                else done(
-                    {
-                        **dict.fromkeys(asked.partitions, ErrorCode.none),
-                        **dict.fromkeys(missing, MISSING),
-                    }
-                )
-            ),
-        )
-        return
-    shard.add_partitions(
-        asked,
-        lambda error: (
-            done(dict.fromkeys(asked.partitions, ErrorCode.none))
-            if error is None
-            else refused(error)
-        ),
-    )
+        shard.verify_partitions(asked, tell)
+    else:
+        shard.add_partitions(asked, tell)
 
 
 def _exists(node: Node, partition: TopicPartition) -> bool:

@@ -4,15 +4,27 @@ The transaction must have been told of the group before (AddOffsetsToTxn); from 
 broker tells it. Then the offsets are kept in the group's partition as part of the transaction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import CONSUMER_OFFSETS
-from tidelog.groups.requests import Commit, Identity
+from tidelog.groups.requests import AnswerCodes, Commit, Identity
 from tidelog.handlers.api import Api, Node, Request
-from tidelog.handlers.building import respond
+from tidelog.handlers.building import Values, respond
+from tidelog.handlers.offset_rows import (
+    Row,
+    answered_in_slices,
+    are_many,
+    keep_in_parts,
+    keep_rows,
+    rows_of,
+    shown,
+    wanted,
+)
+from tidelog.handlers.rows import Answering, answer_in_slices
 from tidelog.handlers.verifying import is_wanted
 from tidelog.transactions.state import Producer
 from tidelog.verification import Question
@@ -21,36 +33,53 @@ _ADDING_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
 _LOADING: Final = (ErrorCode.network_exception, ErrorCode.not_enough_replicas)
 
-Codes = dict[tuple[str, int], ErrorCode]
-
 
 def handle(node: Node, request: Request) -> None:
-    body = request.body
-    codes: Codes = {}
-    commits = list(_commits(node, request, codes))
-    answer = partial(_answer, request, codes)
-    try:
-        shard = node.coordinators.groups.find(body.group_id)
-        index = node.coordinators.groups.index_of(body.group_id)
-        assert index is not None, "a shard was found"
-        partition = node.partitions.find(CONSUMER_OFFSETS, index)
-    except KafkaError as error:
-        answer(commits, [error.code] * len(commits))
+    if are_many(request):
+        answer_in_slices(node, request, _answering(node, request))
         return
+    rows = list(_rows(node, request))
+    keep_rows(wanted(rows), partial(_keep, node, request), partial(_answer, request, rows))
+
+
+def _answering(node: Node, request: Request) -> Answering:
+    rows: list[Row] = []
+    for row in _rows(node, request):
+        rows.append(row)
+        yield None
+    yield from keep_in_parts(node, wanted(rows), partial(_keep, node, request))
+    topics = yield from answered_in_slices(request, rows, _named)
+    return {"topics": topics}
+
+
+def _answer(request: Request, rows: Sequence[Row]) -> None:
+    outcomes = iter(rows)
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [shown(row) for row in islice(outcomes, len(topic.partitions))],
+        }
+        for topic in request.body.topics
+    ]
+    request.answer(respond(request, {"topics": topics}))
+
+
+def _keep(node: Node, request: Request, commits: Sequence[Commit], answer: AnswerCodes) -> None:
+    """Each part of a request is verified by itself: the transaction may have ended meanwhile."""
+    body = request.body
+    shard = node.coordinators.groups.find(body.group_id)
+    index = node.coordinators.groups.index_of(body.group_id)
+    assert index is not None, "a shard was found"
+    partition = node.partitions.find(CONSUMER_OFFSETS, index)
 
     def verified(error: KafkaError | None) -> None:
         try:
             if error is not None:
                 raise error
-            shard.committing.commit_in_transaction(
-                _identity(body),
-                commits,
-                partial(answer, commits),
-                (body.producer_id, body.producer_epoch),
-            )
+            producer = (body.producer_id, body.producer_epoch)
+            shard.committing.commit_in_transaction(_identity(body), commits, answer, producer)
         except KafkaError as refused:
-            code = _told(refused.code, request.version)
-            answer(commits, [code] * len(commits))
+            answer([_told(refused.code, request.version)] * len(commits))
 
     if request.version < _ADDING_FROM and not is_wanted(node):
         verified(None)
@@ -63,24 +92,14 @@ def handle(node: Node, request: Request) -> None:
     node.verification.admit(partition, question, verified)
 
 
-def _commits(node: Node, request: Request, codes: Codes) -> Iterator[Commit]:
-    """What is to be kept; partitions that do not exist have their code at once."""
+def _rows(node: Node, request: Request) -> Iterator[Row]:
     topics = node.metadata.image.topics
     for topic in request.body.topics:
-        known = topics.get(topic.name)
-        for row in topic.partitions:
-            index = row.partition_index
-            if known is None or not 0 <= index < len(known.partitions):
-                codes[topic.name, index] = ErrorCode.unknown_topic_or_partition
-                continue
-            yield Commit(
-                topic.name,
-                known.topic_id,
-                index,
-                row.committed_offset,
-                getattr(row, "committed_leader_epoch", -1),
-                row.committed_metadata or "",
-            )
+        yield from rows_of(topics.get(topic.name), topic, ErrorCode.unknown_topic_or_partition)
+
+
+def _named(topic: Any) -> Values:
+    return {"name": topic.name}
 
 
 def _identity(body: Any) -> Identity:
@@ -102,27 +121,6 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code in _LOADING or (code is ErrorCode.concurrent_transactions and version < _ADDING_FROM):
         return ErrorCode.coordinator_load_in_progress
     return code
-
-
-def _answer(
-    request: Request, codes: Codes, commits: list[Commit], results: list[ErrorCode]
-) -> None:
-    for commit, code in zip(commits, results, strict=True):
-        codes[commit.topic, commit.partition] = code
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                {
-                    "partition_index": row.partition_index,
-                    "error_code": codes[topic.name, row.partition_index],
-                }
-                for row in topic.partitions
-            ],
-        }
-        for topic in request.body.topics
-    ]
-    request.answer(respond(request, {"topics": topics}))
 
 
 API = Api(key=28, first=0, last=5, handle=handle)

@@ -266,7 +266,8 @@ def stamp_producer(
 def seal(header: BatchHeader, records: Buffer) -> bytearray:
     """Puts a batch together: length and CRC are computed, the rest is taken from `header`."""
     length = HEADER_SIZE - LENGTH_OVERHEAD + len(records)
-    batch = bytearray(HEADER.pack(*header._replace(length=length, crc=0)))
+    base_offset, _, leader_epoch, magic, _, *rest = header
+    batch = bytearray(HEADER.pack(base_offset, length, leader_epoch, magic, 0, *rest))
     batch += records
     _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
     return batch

@@ -10,17 +10,32 @@ import time
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.configs import Resource, describe_configs
 from tidelog.client.errors import Unreachable
-from tidelog.client.offsets import committed_by_groups
+from tidelog.client.offsets import Committed, committed_by_groups
 from tidelog.client.transacting import FENCED, OpenTransaction, begin, commit_offsets, end
-from tidelog.client.transactions import TransactionFilter, list_transactions
-from tidelog.spark.decisions import Decision, decision_in, group_of, prefix_of
+from tidelog.client.transactions import (
+    Transaction,
+    TransactionFilter,
+    describe_transactions,
+    list_transactions,
+)
+from tidelog.spark.decisions import (
+    Decision,
+    decision_in,
+    end_of,
+    group_of,
+    group_of_ends,
+    prefix_of,
+)
 
 _PAUSE_S: Final = 0.2
 _TRANSACTION_MS: Final = 900_000
 """Kafka's own default, where a broker keeps it to itself."""
+
+Notes = dict[TopicPartition, tuple[int, str]]
 
 
 class Deciding:
@@ -43,7 +58,8 @@ class Deciding:
             self._leave(wanted, but=known)
             return known
         if known is None or known.batch < wanted.batch:
-            self._decide(driver, wanted)
+            self._check_open(wanted)
+            self._note(driver, group_of(self._query), wanted.offsets())
             known = wanted
         self._carry_out(known)
         self._leave(wanted, but=known)
@@ -52,20 +68,41 @@ class Deciding:
 
     def abort(self, unwanted: Decision) -> None:
         """Gives up what was prepared for a batch that has failed, unless it was decided, and what
-        tasks have left that did not come to their end."""
-        _, known = self._take_over()
-        if known is None or known.batch < unwanted.batch:
+        tasks have left that did not come to their end. Some may still be at it: those that have
+        begun are shut out, those that begin later find that their run was given up."""
+        driver, known = self._take_over()
+        self._note(driver, group_of_ends(self._query), end_of(unwanted.run))
+        if known is not None and known.batch < unwanted.batch:
+            # Carried out long ago: its tasks' names may be those of tasks that have failed now.
+            known = None
+        if known is None:
             self._leave(unwanted, but=None)
-        self._sweep(known)
+        self._sweep(known, given_up=unwanted.run)
 
     def _take_over(self) -> tuple[OpenTransaction, Decision | None]:
         """Keeps other drivers of the query from deciding, and only then looks what was decided."""
         driver = begin(self._client, group_of(self._query), self._transaction_ms)
         return driver, last_decision(self._client, self._query, stable_only=True)
 
-    def _decide(self, driver: OpenTransaction, decision: Decision) -> None:
-        commit_offsets(self._client, driver, group_of(self._query), decision.offsets())
+    def _check_open(self, prepared: Decision) -> None:
+        """Nothing must be decided that can no longer be carried out."""
+        expected = {one.transactional_id: one for one in prepared.transactions(self._query)}
+        found = describe_transactions(self._client, expected)
+        gone = [name for name, one in expected.items() if not _is_open(one, found[name])]
+        if gone:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"query {self._query}, batch {prepared.batch}: what {', '.join(gone)} wrote was "
+                f"given up before all of the batch was written, so none of it is: it took longer "
+                f"than transaction.max.timeout.ms ({self._transaction_ms}), or another driver "
+                f"runs on this checkpoint",
+            )
+
+    def _note(self, driver: OpenTransaction, group: str, offsets: Notes) -> None:
+        """All at once, and only if no other driver has taken over; who looks sees it then."""
+        commit_offsets(self._client, driver, group, offsets)
         end(self._client, driver, is_commit=True)
+        _committed(self._client, group, stable_only=True)
 
     def _carry_out(self, decision: Decision) -> None:
         lost = []
@@ -95,14 +132,18 @@ class Deciding:
                     if error.code not in FENCED:
                         raise
 
-    def _sweep(self, decided: Decision | None) -> None:
-        """Aborts what copies of tasks, or earlier runs, have left open: readers would wait."""
+    def _sweep(self, decided: Decision | None, given_up: str | None = None) -> None:
+        """Aborts what copies of tasks, or earlier runs, have left open: readers would wait. Of a
+        run that was given up it shuts out tasks that have not come to write anything, too."""
         transactions = [] if decided is None else decided.transactions(self._query)
         kept = {one.transactional_id for one in transactions}
-        prefix = prefix_of(self._query)
-        for one in list_transactions(self._client, TransactionFilter(states=("Ongoing",))):
-            if one.transactional_id.startswith(prefix) and one.transactional_id not in kept:
-                begin(self._client, one.transactional_id, self._transaction_ms)
+        prefixes = {"Ongoing": prefix_of(self._query)}
+        if given_up is not None:
+            prefixes["Empty"] = prefix_of(self._query, given_up)
+        for one in list_transactions(self._client, TransactionFilter(states=tuple(prefixes))):
+            name = one.transactional_id
+            if name.startswith(prefixes[one.state]) and name not in kept:
+                begin(self._client, name, self._transaction_ms)
 
     def _end(self, transaction: OpenTransaction, *, is_commit: bool) -> None:
         """Until it is answered, however long brokers are away."""
@@ -120,11 +161,30 @@ class Deciding:
 
 def last_decision(client: Client, query: str, *, stable_only: bool = False) -> Decision | None:
     """One that is being made is waited for, or does not count yet."""
-    group = group_of(query)
+    return decision_in(_committed(client, group_of(query), stable_only=stable_only))
+
+
+def check_run(client: Client, query: str, run: str) -> None:
+    """Raises if it was given up."""
+    ends = _committed(client, group_of_ends(query), stable_only=False)
+    if run in [one.metadata for one in ends.values()]:
+        raise KafkaError(ErrorCode.invalid_txn_state, f"query {query}: run {run} was given up")
+
+
+def _committed(client: Client, group: str, *, stable_only: bool) -> dict[TopicPartition, Committed]:
     found = committed_by_groups(client, [group], stable_only=stable_only)[group]
     if isinstance(found, KafkaError):
         raise found
-    return decision_in(found)
+    return found
+
+
+def _is_open(expected: OpenTransaction, found: Transaction | KafkaError) -> bool:
+    if isinstance(found, KafkaError):
+        if found.code in FENCED:
+            return False
+        raise found
+    is_same = (found.producer_id, found.producer_epoch) == expected.producer
+    return is_same and found.state == "Ongoing"
 
 
 def transaction_ms_max(client: Client) -> int:

@@ -30,17 +30,27 @@ class Task(NamedTuple):
 
 def name_of(query: str, run: str, number: int, attempt: int) -> str:
     """The transactional id of a task."""
-    return f"{prefix_of(query)}{run}/{number}/{attempt}"
+    return f"{prefix_of(query, run)}{number}/{attempt}"
 
 
-def prefix_of(query: str) -> str:
-    """What the transactional ids of all tasks of a query begin with."""
-    return f"tl/{query}/"
+def prefix_of(query: str, run: str | None = None) -> str:
+    """What the transactional ids of all tasks of a query, or of a run of it, begin with."""
+    return f"tl/{query}/" if run is None else f"tl/{query}/{run}/"
 
 
 def group_of(query: str) -> str:
     """The group in which a query's decisions are, and the transactional id of its drivers."""
     return f"tl/{query}"
+
+
+def group_of_ends(query: str) -> str:
+    """The group in which it is noted which run of a query was given up last."""
+    return f"tl/{query}/ends"
+
+
+def end_of(run: str) -> dict[TopicPartition, tuple[int, str]]:
+    """As it is committed."""
+    return {TopicPartition(CONSUMER_OFFSETS, 0): (0, run)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,19 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from tidelog.base.errors import KafkaError
 from tidelog.client.client import Client
+from tidelog.client.errors import Unreachable
 from tidelog.client.transacting import OpenTransaction, begin, end
 from tidelog.client.writing import BatchWriter
 from tidelog.spark.copy_targets import batch_bytes_max
-from tidelog.spark.deciding import last_decision, transaction_ms_max
+from tidelog.spark.deciding import check_run, last_decision, transaction_ms_max
 from tidelog.spark.decisions import name_of
 from tidelog.spark.encoding import Encoder, gather
 from tidelog.spark.sink_options import SinkOptions
@@ -48,15 +51,23 @@ def prepare_rows(
     options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place
 ) -> tuple[Counter[tuple[str, int]], OpenTransaction | None]:
     """The same in a transaction, which is left open: what becomes of it is not for a task to say.
-    Only if that was decided before the task was done, as it is the slower one of two copies, it
-    gives up: nobody else might, and readers would wait. Where there are no rows there is none."""
+    Only if that was decided before the task was done, as it is the slower one of two copies, or if
+    it fails, it gives up: nobody else might, and readers would wait. Where there are no rows there
+    is none."""
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
         return Counter(), None
     with options.sending.client() as client:
         transaction = begin(client, place.transactional_id, transaction_ms_max(client))
-        counts = _write(options, chain([first], rows), client, transaction)
+        check_run(client, place.query, place.run)
+        try:
+            counts = _write(options, chain([first], rows), client, transaction)
+        except BaseException:
+            # What stands in the way of this, too, leaves it to the driver.
+            with suppress(KafkaError, Unreachable):
+                end(client, transaction, is_commit=False)
+            raise
         known = last_decision(client, place.query)
         if known is not None and known.batch >= place.batch:
             end(client, transaction, is_commit=False)

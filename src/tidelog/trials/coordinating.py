@@ -81,20 +81,27 @@ class Coordinating:
         held = self._held.get(index)
         return held.shard if held is not None and held.is_loaded else None
 
+    def find(self, index: int) -> Shard:
+        held = self._held.get(index)
+        if held is None:
+            raise KafkaError(ErrorCode.not_coordinator, "it is not led here")
+        if not held.is_loaded:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, "it is being loaded")
+        return held.shard
+
     # -- who asks
 
     def receive(self, request: ToCoordinator, reply: Reply) -> None:
-        held = self._held.get(request.index)
-        if held is None:
-            reply(ErrorCode.not_coordinator)
-        elif not held.is_loaded:
-            reply(ErrorCode.coordinator_load_in_progress)
-        else:
-            answer = partial(_answer, request.look, held.epoch, reply)
-            try:
-                request.call(held.shard, answer)
-            except KafkaError as error:
-                answer(error.code)
+        try:
+            shard = self.find(request.index)
+        except KafkaError as error:
+            reply(error.code)
+            return
+        answer = partial(_answer, request.look, self._held[request.index].epoch, reply)
+        try:
+            request.call(shard, answer)
+        except KafkaError as error:
+            answer(error.code)
 
 
 def _answer(look: Look, epoch: int, reply: Reply, answer: Any) -> None:

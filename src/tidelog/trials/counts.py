@@ -25,6 +25,11 @@ class Counts:
     generations: int = 0
     commits: int = 0
     """Of offsets, that were answered."""
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_timed_out: int = 0
+    transactions_fenced: int = 0
+    """Clients that were told that their id is another's."""
     virtual_ms: int = 0
 
     def add(self, other: "Counts") -> None:

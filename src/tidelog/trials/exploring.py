@@ -122,11 +122,13 @@ def _listening(tell: Callable[[str], None] | None) -> Iterator[list[str]]:
 
 @contextmanager
 def _collecting() -> Iterator[Callable[[], object]]:
-    """Garbage is collected between histories only."""
+    """Garbage is collected between histories only, and what was there before them is none."""
     was_enabled = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield gc.collect
     finally:
+        gc.unfreeze()
         if was_enabled:
             gc.enable()

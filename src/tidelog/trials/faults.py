@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from tidelog.base.coordination import Delete, Watch, WatchKind
+from tidelog.base.coordination import Delete
 from tidelog.cluster import paths
 from tidelog.trials.options import Options
 from tidelog.trials.process import Process
-from tidelog.trials.world import World
+from tidelog.trials.world import World, tell_nobody
 
 LEAVE_MS_MAX = 1_500
 
@@ -23,7 +23,7 @@ class Nemesis:
         self._options: Options = world.options
         self._random = world.loop.choices.stream("faults").random
         self._is_over = False
-        self._session_id = world.ensemble.begin_session(_tell_nobody)
+        self._session_id = world.ensemble.begin_session(tell_nobody)
         self._kinds: dict[str, Callable[[], bool]] = {
             "process crash": partial(self._crash_one, machine=False),
             "machine crash": partial(self._crash_one, machine=True),
@@ -251,7 +251,3 @@ class Nemesis:
         kind: Literal["preferred"] = "preferred"
         controller.metadata.elect_leaders(kind, None, lambda _results: None)
         return True
-
-
-def _tell_nobody(_watch: Watch, _kind: WatchKind, _path: str) -> None:
-    raise AssertionError("who only deletes leaves no watch")

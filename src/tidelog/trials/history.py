@@ -11,14 +11,17 @@ from tidelog.cluster.requests import NewTopic
 from tidelog.groups.shard import GroupShard
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Role
-from tidelog.trials.clients import VALUES_EACH, Reader, Writer
+from tidelog.trials.clients import VALUES_EACH
 from tidelog.trials.counts import Counts
 from tidelog.trials.faults import Nemesis
 from tidelog.trials.group_oracle import GroupOracle
 from tidelog.trials.leading import TOPIC
-from tidelog.trials.members import Member, text_of
+from tidelog.trials.members import text_of
 from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN, Options
 from tidelog.trials.oracle import Oracle
+from tidelog.trials.population import start_clients, start_members, start_transactors
+from tidelog.trials.transaction_oracle import TransactionOracle
+from tidelog.trials.transactors import TIMEOUT_MS
 from tidelog.trials.violation import Violation
 from tidelog.trials.world import Tracing, World
 
@@ -53,9 +56,10 @@ def _run(world: World) -> None:
     for number in world.numbers:
         world.start(number)
     _wait(world, lambda: _is_started(world), "H4", "the cluster does not start", START_MS_MAX)
-    _create_topic(world)
-    _start_clients(world)
-    groups = _start_members(world)
+    create_topic(world)
+    start_clients(world)
+    groups = start_members(world)
+    transactions = start_transactors(world)
     nemesis = Nemesis(world)
     nemesis.start()
     loop = world.loop
@@ -73,10 +77,14 @@ def _run(world: World) -> None:
     for client in world.clients:
         client.is_stopped = True
     _wait(world, lambda: _unlike(world) is None, "H3", "it does not converge", converge_ms_max)
+    if transactions is not None:
+        _wait_for_transactions(world, transactions, converge_ms_max + TIMEOUT_MS)
     for oracle in world.oracles:
         _look_at_end(world, oracle)
     if groups is not None:
         _look_at_group(world, groups)
+    if transactions is not None:
+        transactions.look_at_end()
 
 
 def _wait(world: World, condition: Any, invariant: str, what: str, ms_max: int) -> None:
@@ -88,13 +96,23 @@ def _wait(world: World, condition: Any, invariant: str, what: str, ms_max: int) 
         raise Violation(invariant, f"{what}: {_unlike(world)}")
 
 
+def _wait_for_transactions(world: World, oracle: TransactionOracle, ms_max: int) -> None:
+    """H8: whoever is gone leaves nothing open for longer than its time."""
+    for _ in range(0, ms_max, STEP_MS):
+        unended = oracle.unended()
+        if unended is None and _unlike(world) is None:
+            return
+        world.loop.run_for(STEP_MS)
+    raise Violation("H8", f"what was open stays so: {unended or _unlike(world)}")
+
+
 def _is_started(world: World) -> bool:
     return world.controller() is not None and all(
         number in world.processes and world.processes[number].is_ready for number in world.numbers
     )
 
 
-def _create_topic(world: World) -> None:
+def create_topic(world: World) -> None:
     options = world.options
     assignment = {
         index: [
@@ -111,31 +129,6 @@ def _create_topic(world: World) -> None:
     _wait(world, lambda: bool(results), "H1", "no answer to the creation of a topic", START_MS_MAX)
     if isinstance(results[0][0], Exception):
         raise results[0][0]
-
-
-def _start_clients(world: World) -> None:
-    draws, options = world.client_draws, world.options
-    for number in range(options.writers):
-        acks = 1 if number and draws.random() < 0.2 else -1
-        writer = Writer(world, number + 1, number % options.partitions, acks)
-        world.clients.append(writer)
-        writer.start()
-    for number in range(options.readers):
-        reader = Reader(world, number % options.partitions)
-        world.clients.append(reader)
-        reader.start()
-
-
-def _start_members(world: World) -> GroupOracle | None:
-    index = world.group_journal
-    if index is None:
-        return None
-    oracle = GroupOracle(world.oracles[index], world.batches, world.counts)
-    for _ in range(world.options.members):
-        member = Member(world, index, oracle)
-        world.clients.append(member)
-        member.start()
-    return oracle
 
 
 # -- the end

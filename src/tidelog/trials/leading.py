@@ -143,27 +143,38 @@ class Leading:
     def fetch(self, asks: Sequence[tuple[int, Ask]], reply: Reply) -> None:
         process = self._process
         answers = []
-        now_ms = process.loop.clock.monotonic_ms()
+        is_news = False
         for index, ask in asks:
-            copy = process.copies.get(index)
-            if copy is None:
-                answers.append(Answer(ErrorCode.not_leader_or_follower))
-                continue
-            before = copy.replica.isr
-            answers.append(serve(copy, ask, self._options.fetch_records_max, now_ms))
-            if copy.replica.role is Role.leader:
-                if copy.replica.isr is not before:
-                    process.proposed(index)
-                process.touched(index)
-                self.moved(index)
-                self.propose(index)
-        if any(answer.records or answer.error or answer.diverging for answer in answers):
+            answer = self._serve(index, ask)
+            answers.append(answer)
+            if answer.records or answer.error or answer.diverging:
+                is_news = True
+        if is_news:
             reply(answers)
             return
         parked = Parked(asks, answers, reply)
         for index, _ in asks:
             self._parked.setdefault(index, []).append(parked)
         process.after(self._options.fetch_wait_ms, partial(self._answer, parked))
+
+    def _serve(self, index: int, ask: Ask) -> Answer:
+        process = self._process
+        copy = process.copies.get(index)
+        if copy is None:
+            return Answer(ErrorCode.not_leader_or_follower)
+        replica = copy.replica
+        before = replica.isr
+        answer = serve(copy, ask, self._options.fetch_records_max, process.world.loop.now_ms)
+        if replica.role is Role.leader:
+            after = replica.isr
+            if after is not before:
+                process.proposed(index)
+            process.touched(index)
+            if self._waiting.get(index):
+                self.moved(index)
+            if not isinstance(after, Committed):
+                self.propose(index)
+        return answer
 
     def _wake(self, index: int) -> None:
         for parked in self._parked.pop(index, ()):
@@ -208,8 +219,10 @@ class Leading:
         """Writes what the machine proposes, one thing at a time."""
         replica = self._process.copies[index].replica
         isr, before = replica.isr, self.infos.get(index)
+        if isinstance(isr, Committed) or before is None:
+            return
         name = TopicIdPartition(self.topic_id, TOPIC, index)
-        if isinstance(isr, Committed) or before is None or self._writer.is_writing(name):
+        if self._writer.is_writing(name):
             return
         if before.leader_epoch != replica.leader_epoch:
             return

@@ -2,7 +2,6 @@
 
 A member that pauses comes back with the generation it had, as if nothing had happened; one that
 crashes comes back as another; some commits are sent late, when their member has gone on.
-Every request goes to whom some broker takes for the coordinator.
 """
 
 from collections.abc import Callable
@@ -23,8 +22,8 @@ from tidelog.groups.requests import (
     Synced,
 )
 from tidelog.groups.shard import GroupShard
-from tidelog.trials.clients import RETRY_MS, Client
-from tidelog.trials.coordinating import Look, ToCoordinator
+from tidelog.trials.clients import RETRY_MS
+from tidelog.trials.coordinated import Coordinated
 from tidelog.trials.group_oracle import NOTHING, GroupOracle, Sent
 from tidelog.trials.leading import TOPIC
 from tidelog.trials.network import Reply
@@ -38,7 +37,7 @@ COMMIT_VERSION: Final = 8
 _NO_TOPIC_ID: Final = bytes(16)
 
 
-class Member(Client):
+class Member(Coordinated):
     def __init__(self, world: "World", index: int, oracle: GroupOracle) -> None:
         super().__init__(world, index)
         self._random = world.member_draws.random
@@ -50,21 +49,6 @@ class Member(Client):
         self._generation = NO_GENERATION
         self._owned: tuple[int, ...] = ()
         self._offset = 0
-
-    def _to(self, call: Callable[[Any, Reply], None], done: Any, look: Look | None = None) -> None:
-        """Asks the coordinator, once it is known; `done` has None if no answer came."""
-        if self.is_stopped:
-            return
-        coordinator = self.world.leader_known_to(self._any_broker(), self.index)
-        if coordinator < 0:
-            self.later(RETRY_MS, partial(self._to, call, done, look))
-        else:
-            request = ToCoordinator(self.index, call, look or _nobody_looks)
-            self.ask(coordinator, request, done)
-
-    def _any_broker(self) -> int:
-        numbers = self.world.numbers
-        return numbers[int(self._random() * len(numbers))]
 
     # -- becoming a member
 
@@ -78,7 +62,7 @@ class Member(Client):
             protocol_type="consumer",
             protocols=(("range", b""),),
         )
-        self._to(lambda shard, reply: shard.join(join, reply), self._joined)
+        self.to_coordinator(lambda shard, reply: shard.join(join, reply), self._joined)
 
     def _joined(self, answer: Joined | ErrorCode | None) -> None:
         if not isinstance(answer, Joined):
@@ -103,7 +87,7 @@ class Member(Client):
             for number, member_id in enumerate(members)
         }
         sync = Sync(who=self._identity(), assignments=shares)
-        self._to(lambda shard, reply: shard.sync(sync, reply), self._synced)
+        self.to_coordinator(lambda shard, reply: shard.sync(sync, reply), self._synced)
 
     def _synced(self, answer: Synced | ErrorCode | None) -> None:
         if not isinstance(answer, Synced) or answer.code is not ErrorCode.none:
@@ -123,6 +107,7 @@ class Member(Client):
         self.later(self.think_ms(), self._act)
 
     def _act(self) -> None:
+        self.world.counts.operations += 1
         drawn = self._random()
         if drawn < 0.05:
             self.later(int(2 * SESSION_MS * self._random()), self._commit)
@@ -136,7 +121,7 @@ class Member(Client):
             self._leave()
         elif drawn < 0.35 or not self._owned:
             identity = self._identity()
-            self._to(lambda shard, reply: shard.heartbeat(identity, reply), self._heard)
+            self.to_coordinator(lambda shard, reply: shard.heartbeat(identity, reply), self._heard)
         elif drawn < 0.5:
             self._fetch()
         else:
@@ -161,7 +146,7 @@ class Member(Client):
         text = self._oracle.sent(Sent(self._member_id, self._generation, partition))
         commit = Commit(TOPIC, _NO_TOPIC_ID, partition, self._offset, -1, text)
         call = partial(_commit, self._identity(), commit)
-        return partial(self._to, call, done, partial(self._oracle.commit_answered, text))
+        return partial(self.to_coordinator, call, done, partial(self._oracle.commit_answered, text))
 
     def _committed(self, answer: list[ErrorCode] | ErrorCode | None) -> None:
         self._heard(answer[0] if isinstance(answer, list) else answer)
@@ -169,12 +154,14 @@ class Member(Client):
     def _fetch(self) -> None:
         partition = self._owned[int(self._random() * len(self._owned))]
         look = partial(self._oracle.fetch_answered, partition, self._oracle.known(partition))
-        self._to(partial(_fetch, partition), lambda _answer: self._go_on(), look)
+        self.to_coordinator(partial(_fetch, partition), lambda _answer: self._go_on(), look)
 
     def _leave(self) -> None:
         leaving = [Leaving(self._member_id)]
         self._forget()
-        self._to(lambda shard, reply: shard.leave(GROUP, leaving, reply), lambda _answer: None)
+        self.to_coordinator(
+            lambda shard, reply: shard.leave(GROUP, leaving, reply), lambda _answer: None
+        )
         self.later(self.think_ms(), self.start)
 
     def _failed(self, code: ErrorCode | None) -> None:
@@ -208,7 +195,3 @@ def text_of(shard: GroupShard, partition: int) -> str:
 
 def _nobody_hears(_answer: Any) -> None:
     """A member may have gone on before an answer comes."""
-
-
-def _nobody_looks(_answer: Any, _epoch: int) -> None:
-    """Not every answer is one that something is to be held against."""

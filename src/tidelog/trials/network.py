@@ -114,7 +114,8 @@ class Call:
 
 
 class Channel:
-    """Asks `receiver`; answers come in the order of the questions."""
+    """Asks `receiver`; answers come in the order of the questions, and none from a connection
+    that is not the one that is open now (D6)."""
 
     __slots__ = (
         "_arrives_ms",
@@ -163,35 +164,44 @@ class Channel:
                 call.is_served = True
             self.sender.loop.run_event(partial(call.done, None))
 
-    def is_current(self, generation: int) -> bool:
-        """D6: whether something belongs to the connection that is open now."""
-        return generation == self._generation
-
     def _arrived(self, call: Call, generation: int) -> None:
         if call.is_served:
             return
         call.is_served = True
         peer = self._network.peers[self.receiver]
-        peer.loop.run_event(partial(self._serve, peer, call, generation))
-        if peer.loop.is_dead and self.is_current(generation):
+        loop = peer.loop
+        if loop.is_paused:
+            loop.run_event(partial(self._serve, peer, call, generation))
+        elif not loop.is_dead:
+            self._serve(peer, call, generation)
+        if loop.is_dead and generation == self._generation:
             self.break_off()
 
     def _serve(self, peer: Peer, call: Call, generation: int) -> None:
         reply = partial(self._reply, call, generation)
-        if not peer.receive(call.request, reply) and self.is_current(generation):
+        if not peer.receive(call.request, reply) and generation == self._generation:
             self.break_off()
 
     def _reply(self, call: Call, generation: int, answer: Any) -> None:
-        if self.is_current(generation):
+        if generation == self._generation:
             event = partial(self._returned, call, generation, answer)
             self._returns_ms = self._network.transmit(
                 self.receiver, self.sender.number, self._returns_ms, event
             )
 
     def _returned(self, call: Call, generation: int, answer: Any) -> None:
-        if self.is_current(generation) and call in self._calls:
-            self._calls.remove(call)
-            self.sender.loop.run_event(partial(call.done, answer))
+        if generation != self._generation:
+            return
+        calls = self._calls
+        if calls[0] is call:
+            calls.popleft()
+        else:
+            calls.remove(call)
+        loop = self.sender.loop
+        if loop.is_paused:
+            loop.run_event(partial(call.done, answer))
+        elif not loop.is_dead:
+            call.done(answer)
 
     def _watch(self, delay_ms: int) -> None:
         self._is_watched = True

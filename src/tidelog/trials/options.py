@@ -53,6 +53,10 @@ class Options:
     writers: int
     members: int
     """Of a group that reads all partitions; none, and there is no group."""
+    transactors: int
+    """Clients with transactions; none, and there are no transactions."""
+    newer_transactions: bool
+    """Whether leaders add partitions to them, and every end raises the epoch."""
     readers: int
     duration_ms: int
     """How long faults happen, at least."""
@@ -71,6 +75,8 @@ class Options:
     """From one fsync of a broker's logs to the next, on average."""
     late_requests: float
     """How often a request that was under way when its connection broke is served all the same."""
+    is_new: bool
+    """Whether the brokers are the first that use the ensemble."""
     guarded: bool
     """Whether the session of a process that died ends at once."""
 
@@ -82,9 +88,14 @@ def draw_options(draws: Draws) -> Options:
     kinds = tuple(kind for kind in FAULT_KINDS if draws.random() < 0.6)
     writers, readers = draws.randint(3, 6), draws.randint(1, 3)
     duration_ms = draws.choice((1_000, 1_700, 3_000))
+    partitions = draws.choice((1, 1, 2, 2, 3, 4))
+    late_requests = draws.choice((0.0, 0.5, 0.9))
+    members, transactors = draws.choice((*5 * [(0, 0)], (2, 0), (3, 0), (0, 3), (0, 4)))
+    committed_readers = partitions if transactors else 0
+    clients = writers + readers + members + transactors + committed_readers
     return Options(
         brokers=brokers,
-        partitions=draws.choice((1, 1, 2, 2, 3, 4)),
+        partitions=partitions,
         replication_factor=factor,
         min_isr=draws.choice((1, 2, 2, 2)),
         writers=writers,
@@ -99,9 +110,12 @@ def draw_options(draws: Draws) -> Options:
         fetch_records_max=draws.choice((1, 3, 1_000)),
         fetch_wait_ms=min(timeout_ms // 2, draws.choice((100, 300, 800))),
         request_timeout_ms=timeout_ms,
-        think_ms_max=2 * duration_ms * (writers + readers) // OPERATIONS_MIN,
+        think_ms_max=7 * duration_ms * clients // (5 * OPERATIONS_MIN),
         sync_gap_ms=draws.choice((100, 300, 2_000)),
-        late_requests=draws.choice((0.0, 0.5, 0.9)),
+        late_requests=late_requests,
         guarded=draws.random() < 0.5,
-        members=draws.choice((0, 0, 2, 3)),
+        is_new=draws.random() < 0.2,
+        members=members,
+        transactors=transactors,
+        newer_transactions=late_requests > 0 or draws.random() < 0.3,
     )

@@ -35,6 +35,8 @@ from tidelog.trials.leading import Leading, Produce
 from tidelog.trials.model_log import ModelLog
 from tidelog.trials.network import Channel, Reply
 from tidelog.trials.shards import shard_makers
+from tidelog.trials.stamped_log import StampedLog
+from tidelog.trials.transacting import Transacting
 from tidelog.trials.violation import Violation
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
 from tidelog.world.sim.entropy import SimEntropy
@@ -91,6 +93,7 @@ class Process:
         )
         self.metadata = Metadata(around, world.settings, broker)
         self.leading = Leading(self, IsrWriter(self.coordination))
+        self.transacting = Transacting(self)
         self.coordinating = Coordinating(self, shard_makers(self))
 
     # -- life
@@ -151,6 +154,8 @@ class Process:
             reply(self.leading.read(request.index, request.offset))
         elif isinstance(request, ToCoordinator):
             self.coordinating.receive(request, reply)
+        elif isinstance(request, tuple):
+            self.transacting.receive(request, reply)
         else:
             self.metadata.handle(request, reply)
         return True
@@ -221,7 +226,11 @@ class Process:
     def _copy(self, index: int) -> Copy:
         copy = self.copies.get(index)
         if copy is None:
-            log = self.disk.logs.setdefault(index, ModelLog())
+            log = self.disk.logs.get(index)
+            if log is None:
+                log = self.disk.logs[index] = self.world.new_log()
+            elif isinstance(log, StampedLog):
+                log.reload()
             saved = self.disk.high_watermarks.get(index, 0)
             copy = Copy(log, Replica(self.number, log, saved, self._live_epoch))
             self.copies[index] = copy

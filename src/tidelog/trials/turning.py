@@ -9,6 +9,9 @@ from heapq import heappop, heappush
 
 from tidelog.world.sim.loop import SimLoop
 
+TURNS_MAX = 10_000
+"""Within one moment."""
+
 
 class TrialLoop(SimLoop):
     now_ms = 0
@@ -24,8 +27,11 @@ class TrialLoop(SimLoop):
         now_ms = self.now_ms
         end_ms = now_ms + duration_ms
         while True:
+            turns = 0
             while soon:
                 soon.popleft()()
+                turns += 1
+                assert turns < TURNS_MAX, "it turns for ever"
             if not events or events[0][0] > end_ms:
                 break
             at_ms, _, event = heappop(events)

@@ -7,18 +7,25 @@ It starts, kills, pauses and restarts brokers; when and why is the part of `faul
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 
+from tidelog.base.coordination import Create, Watch, WatchKind
 from tidelog.base.settings import Settings, Value
+from tidelog.cluster import paths
+from tidelog.cluster.topic_nodes import random_topic_id
+from tidelog.cluster.znodes import encode_cluster_id, id_text
 from tidelog.trials.clients import CLIENTS, Client, ClientHost
 from tidelog.trials.counts import Counts
 from tidelog.trials.journals import Batches
 from tidelog.trials.leading import TOPIC
+from tidelog.trials.model_log import ModelLog
 from tidelog.trials.network import Network
 from tidelog.trials.options import Options, draw_options
 from tidelog.trials.oracle import Oracle
 from tidelog.trials.process import Disk, Process
+from tidelog.trials.stamped_log import StampedLog, Stamps
 from tidelog.trials.tree import WatchedEnsemble
 from tidelog.trials.turning import TrialLoop
 from tidelog.trials.violation import Violation
+from tidelog.world.sim.entropy import SimEntropy
 
 Tracing = Callable[[str], None]
 
@@ -39,16 +46,23 @@ class World:
         self.disk_draws = choices.stream("disk")
         self.client_draws = choices.stream("clients")
         self.member_draws = choices.stream("members")
+        self.transactor_draws = choices.stream("transactors")
         self.loading_draws = choices.stream("loading")
         self.settings = _settings(self.options)
         min_isr = min(self.options.min_isr, self.options.replication_factor)
         partitions = self.options.partitions
-        journals = int(self.options.members > 0)
-        self.oracles = [Oracle(i, min_isr, self) for i in range(partitions + journals)]
-        self.group_journal = partitions if self.options.members else None
+        has_groups, has_transactions = self.options.members > 0, self.options.transactors > 0
+        count = partitions + has_groups + has_transactions
+        self.oracles = [Oracle(i, min_isr, self) for i in range(count)]
+        self.group_journal = partitions if has_groups else None
         """The partition that plays `__consumer_offsets`."""
+        self.transaction_journal = count - 1 if has_transactions else None
+        """The partition that plays `__transaction_state`."""
         self.batches = Batches()
+        self.stamps = Stamps()
         self.ensemble = WatchedEnsemble(self.loop.clock, self.oracles, self.counts)
+        if not self.options.is_new:
+            self._make_base_nodes()
         self.network = Network(self.loop, self.options)
         self.client_host = ClientHost(self)
         self.network.peers[CLIENTS] = self.client_host
@@ -72,6 +86,18 @@ class World:
     def next_number(self) -> int:
         self._numbers_given += 1
         return self._numbers_given
+
+    def _make_base_nodes(self) -> None:
+        """What brokers leave in the ensemble when they start for the first time."""
+        session_id = self.ensemble.begin_session(tell_nobody)
+        made = [Create(path=path) for path in paths.BASE]
+        cluster_id = encode_cluster_id(id_text(random_topic_id(SimEntropy(self.loop.choices.seed))))
+        made.append(Create(path=paths.CLUSTER_ID, data=cluster_id))
+        self.ensemble.write(session_id, made)
+        self.ensemble.end_session(session_id)
+
+    def new_log(self) -> ModelLog:
+        return ModelLog() if self.transaction_journal is None else StampedLog(self.stamps)
 
     # -- machines
 
@@ -186,6 +212,10 @@ class World:
         raise Violation("G1a", f"partition {index}: m{value} was refused, and read")
 
 
+def tell_nobody(_watch: Watch, _kind: WatchKind, _path: str) -> None:
+    raise AssertionError("who only writes leaves no watch")
+
+
 class _Unchanged(Settings):
     """Nobody changes settings here, and to check all of them at each start of a broker would
     take a tenth of the time."""
@@ -206,4 +236,5 @@ def _read_settings(min_isr: int, lag_ms_max: int, session_timeout_ms: int) -> Se
         f"min.insync.replicas={min_isr}\nreplica.lag.time.max.ms={lag_ms_max}\n"
         f"replica.fetch.wait.max.ms={lag_ms_max}\nzookeeper.session.timeout.ms={session_timeout_ms}\n"
         "auto.leader.rebalance.enable=false\ngroup.initial.rebalance.delay.ms=20\n"
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms=100\n"
     )

@@ -261,7 +261,7 @@ class SimCoordination:
             self._arriving.popleft().tell()
 
     def _delay_ms(self) -> int:
-        return self._draws.randint(0, self.faults.delay_ms_max)
+        return int(self._draws.random() * (self.faults.delay_ms_max + 1))
 
     # Inside: what breaks.
 

@@ -1,0 +1,1 @@
+"""What `python -m bench groups` is made of."""
