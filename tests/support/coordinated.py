@@ -172,7 +172,9 @@ class Simulated(Asking):
         self.loop.turn()
 
     def reopen(self) -> None:
+        ended = self.coordination.session_id
         self.coordination.close()
+        self.wait(lambda: not self.ensemble.has_session(ended))
         self.coordination = SimCoordination(self.loop, self.ensemble)
 
     def release(self) -> None:
