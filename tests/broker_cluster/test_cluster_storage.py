@@ -198,7 +198,7 @@ def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
     assert set(dirs.values()) == {"data", "more"}
     for index in range(4):
         write(cluster, "events", "a", index=index)
-    cluster.machines[1].disk.fail(number, path="/more/*")
+    cluster.machines[1].disk.fail(number, path="/more/*", times=None)
     bad = [index for index, name in dirs.items() if name == "more"]
     client = cluster.client(1)
     for index in bad:

@@ -49,6 +49,19 @@ def test_a_first_start_makes_the_nodes_that_kafka_makes() -> None:
     assert cluster.paths()[1:] == KAFKA_PATHS
 
 
+def test_base_nodes_that_are_missing_are_made_and_the_others_left_alone() -> None:
+    """As in the tree of an older Kafka, which has only some of them."""
+    cluster = Cluster()
+    first = cluster.started()
+    before = cluster.ensemble.tree.get("/config/users").stat
+    for path in ("/consumers", "/config/ips", "/admin/delete_topics", "/admin"):
+        cluster.delete(path)
+    second = cluster.started(1)
+    assert cluster.paths()[1:] == sorted([*KAFKA_PATHS, "/brokers/ids/1"])
+    assert cluster.ensemble.tree.get("/config/users").stat == before
+    assert second.metadata.cluster_id == first.metadata.cluster_id
+
+
 def test_a_broker_registers_with_an_ephemeral_node_whose_zxid_is_its_epoch() -> None:
     """T4."""
     cluster = Cluster()

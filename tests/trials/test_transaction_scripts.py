@@ -36,6 +36,8 @@ CALM = replace(
     transactors=1,
     delay_ms_max=2,
     request_timeout_ms=2_000,
+    # Longer than what a script waits for: no fetch is answered for its time alone.
+    fetch_wait_ms=800,
 )
 ALL = (TopicPartition(TOPIC, 0),)
 

@@ -52,7 +52,7 @@ class Controller:
         """Settings that changed while the tree was read."""
         desk = Desk(
             realm=realm,
-            told=Told(realm.image.topics),
+            told=Told(realm.image),
             peers=around.peers,
             loop=around.loop,
             clock=around.clock,

@@ -11,16 +11,26 @@ from tidelog.base.control import (
     TopicMetadata,
     TopicState,
 )
-from tidelog.cluster.image import BrokerInfo, PartitionInfo, TopicInfo
+from tidelog.cluster.image import BrokerInfo, Image, PartitionInfo, TopicInfo
 
 
 class Told:
-    """Partitions as messages, made once for all brokers that are told of them."""
+    """Brokers and partitions as messages, made once for all brokers that are told of them."""
 
-    def __init__(self, topics: Mapping[str, TopicInfo]) -> None:
-        self._topics = topics
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._topics = image.topics
         """The image's own: always what holds now."""
         self._made: dict[str, tuple[TopicInfo, tuple[PartitionState, ...]]] = {}
+        self._known: Mapping[int, BrokerInfo] = {}
+        self._brokers: tuple[LiveBroker, ...] = ()
+
+    def brokers(self) -> tuple[LiveBroker, ...]:
+        known = self._image.brokers
+        if known is not self._known:
+            self._known = known
+            self._brokers = tuple(live_broker(known[broker_id]) for broker_id in sorted(known))
+        return self._brokers
 
     def partitions(self, name: str) -> tuple[PartitionState, ...]:
         topic = self._topics[name]

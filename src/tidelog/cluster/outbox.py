@@ -18,7 +18,6 @@ from tidelog.base.control import (
     ControlRequest,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    LiveBroker,
     ReplicaStatesRequest,
     ReplicaStatesResponse,
     StopPartition,
@@ -31,7 +30,6 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.cluster.desk import Desk
 from tidelog.cluster.image import NO_STATE, BrokerInfo, TopicInfo
-from tidelog.cluster.messages import live_broker
 from tidelog.cluster.realm import PartitionName
 
 _log = logging.getLogger(__name__)
@@ -220,7 +218,7 @@ class Outbox:
             controller_epoch=realm.office.epoch,
             broker_epoch=self.broker.epoch,
             is_full=is_full,
-            brokers=_brokers(realm.image.brokers),
+            brokers=told.brokers(),
             topics=tuple(told.metadata(name) for name in names),
             deleted_topic_ids=deleted,
             unreadable=tuple(sorted(realm.image.unreadable)),
@@ -352,10 +350,6 @@ def _held(topic: TopicInfo, broker_id: int) -> list[int]:
 
 def _names(topics: Iterable[TopicState]) -> list[PartitionName]:
     return [(topic.name, state.index) for topic in topics for state in topic.partitions]
-
-
-def _brokers(brokers: dict[int, BrokerInfo]) -> tuple[LiveBroker, ...]:
-    return tuple(live_broker(brokers[broker_id]) for broker_id in sorted(brokers))
 
 
 def _nothing() -> None:

@@ -45,6 +45,15 @@ ROUNDING_MS: Final = 1000
 """ZooKeeper rounds the end of a session up to its ticks."""
 
 
+def _split(path: str) -> tuple[str, str]:
+    parent, _, name = path.rpartition("/")
+    return parent or "/", name
+
+
+_NODES: Final = (*paths.BASE, paths.CLUSTER_ID)
+_PARENTS: Final = tuple(dict.fromkeys(_split(path)[0] for path in _NODES))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     cluster_id: str
@@ -73,24 +82,30 @@ class Preparation:
         self._make_base_nodes()
 
     def _make_base_nodes(self) -> None:
-        wanted: list[Operation] = [Create(path=path) for path in paths.BASE]
-        new_id = id_text(random_topic_id(self._entropy))
-        wanted.append(Create(path=paths.CLUSTER_ID, data=encode_cluster_id(new_id)))
-        asks: list[Ask[Stat | CoordinationError | None]] = [
-            partial(self._coordination.exists, node.path) for node in wanted
+        """Mostly all of them are there, which a look at their parents tells."""
+        asks: list[Ask[list[str] | CoordinationError]] = [
+            partial(self._coordination.children, parent) for parent in _PARENTS
         ]
+        gather(asks, self._looked)
 
-        def looked(stats: list[Stat | CoordinationError | None]) -> None:
-            failed = next((stat for stat in stats if isinstance(stat, CoordinationError)), None)
-            missing = [node for node, stat in zip(wanted, stats, strict=True) if stat is None]
-            if failed is not None:
-                self._done(failed)
-            elif missing:
-                self._coordination.write(missing, self._made_base_nodes)
-            else:
-                self._coordination.get(paths.CLUSTER_ID, self._got_cluster_id)
+    def _looked(self, answers: list[list[str] | CoordinationError]) -> None:
+        there: set[tuple[str, str]] = set()
+        for parent, names in zip(_PARENTS, answers, strict=True):
+            if not isinstance(names, CoordinationError):
+                there.update((parent, name) for name in names)
+            elif names.trouble is not Trouble.no_node:
+                self._done(names)
+                return
+        missing = [path for path in _NODES if _split(path) not in there]
+        if missing:
+            self._coordination.write([self._new(path) for path in missing], self._made_base_nodes)
+        else:
+            self._coordination.get(paths.CLUSTER_ID, self._got_cluster_id)
 
-        gather(asks, looked)
+    def _new(self, path: str) -> Operation:
+        if path != paths.CLUSTER_ID:
+            return Create(path=path)
+        return Create(path=path, data=encode_cluster_id(id_text(random_topic_id(self._entropy))))
 
     def _made_base_nodes(self, result: list[Written] | CoordinationError) -> None:
         """Looks again in any case; another broker may have been quicker with some of them."""

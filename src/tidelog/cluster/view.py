@@ -9,7 +9,7 @@ A topic's settings are those it was made with; changes of them come by `config_f
 from dataclasses import replace
 from typing import Final
 
-from tidelog.base.control import PartitionState, TopicMetadata, UpdateMetadataRequest
+from tidelog.base.control import LiveBroker, PartitionState, TopicMetadata, UpdateMetadataRequest
 from tidelog.cluster.image import Image, PartitionInfo, TopicInfo
 from tidelog.cluster.messages import broker_info, partition_info
 from tidelog.cluster.requests import Change
@@ -21,13 +21,17 @@ _DELETED_KEPT_MAX: Final = 10_000
 class View:
     def __init__(self, image: Image) -> None:
         self._image = image
+        self._brokers: tuple[LiveBroker, ...] | None = None
+        """As they were told last: mostly they are the same again."""
         self._deleted: dict[bytes, None] = {}
 
     def update(self, request: UpdateMetadataRequest) -> Change:
         """What is different now."""
         image = self._image
         image.controller_id = request.controller_id
-        image.brokers = {broker.broker_id: broker_info(broker) for broker in request.brokers}
+        if request.brokers != self._brokers:
+            self._brokers = request.brokers
+            image.brokers = {broker.broker_id: broker_info(broker) for broker in request.brokers}
         known = image.unreadable
         image.unreadable = {name: known.get(name, _UNREADABLE) for name in request.unreadable}
         told = [topic for topic in request.topics if topic.topic_id not in self._deleted]

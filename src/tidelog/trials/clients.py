@@ -6,7 +6,7 @@ watermark, at leaders and at followers, and go back now and then to read again.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidelog.base.errors import ErrorCode
 from tidelog.trials.hosts import HostLoop
@@ -118,6 +118,9 @@ class Writer(Client):
 
 
 class Reader(Client):
+    message: ClassVar[type[Any]] = Read
+    """What it asks with: of a partition, from an offset."""
+
     def __init__(self, world: "World", index: int) -> None:
         super().__init__(world, index)
         self._position = 0
@@ -129,9 +132,9 @@ class Reader(Client):
         self.world.counts.reads += 1
         broker_id = self.world.guess_replica(self.index)
         done = partial(self._answered, self._position)
-        self.ask(broker_id, Read(self.index, self._position), done)
+        self.ask(broker_id, self.message(self.index, self._position), done)
 
-    def _answered(self, position: int, records: list[Any] | None) -> None:
+    def _answered(self, position: int, records: Any) -> None:
         if records:
             self.world.oracles[self.index].read(position, records)
             for _, value in records:

@@ -4,10 +4,9 @@ They do what consumers do: aborted transactions that an answer names are left ou
 marker, and markers are. What is left is held against what was decided.
 """
 
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidelog.trials.clients import Client
+from tidelog.trials.clients import Reader
 from tidelog.trials.stamped_log import Stamp
 from tidelog.trials.transacting import Found, ReadCommitted
 from tidelog.trials.transaction_oracle import TransactionOracle
@@ -16,20 +15,12 @@ if TYPE_CHECKING:
     from tidelog.trials.world import World
 
 
-class CommittedReader(Client):
+class CommittedReader(Reader):
+    message: ClassVar[type[Any]] = ReadCommitted
+
     def __init__(self, world: "World", index: int, oracle: TransactionOracle) -> None:
         super().__init__(world, index)
         self._oracle = oracle
-        self._position = 0
-
-    def start(self) -> None:
-        if self.is_stopped:
-            return
-        self.world.counts.operations += 1
-        self.world.counts.reads += 1
-        broker_id = self.world.guess_replica(self.index)
-        done = partial(self._answered, self._position)
-        self.ask(broker_id, ReadCommitted(self.index, self._position), done)
 
     def _answered(self, position: int, found: Found | None) -> None:
         if found is not None and found.records:

@@ -74,7 +74,7 @@ class Coordinating:
         replay(world.batches, self._process.copies[index].log.records, held.shard)
         held.is_loaded = True
         world.counts.coordinator_changes += 1
-        self._process.trace("coordinates", index, f"in epoch {held.epoch}")
+        self._process.trace("coordinates", index, "in epoch %d", held.epoch)
         held.shard.start()
 
     def shard(self, index: int) -> Shard | None:

@@ -57,11 +57,11 @@ class Fetcher:
         end = copy.log.log_end_offset
         verdict = take(copy, ask, answer)
         if verdict is Verdict.append:
-            if answer.records:
+            if answer.records and process.world.tracing is not None:
                 process.trace("copies", index, _text(answer.records, end))
             process.touched(index)
         elif verdict in (Verdict.truncate, Verdict.restart):
-            process.trace("cuts", index, f"its log from {end} to {copy.log.log_end_offset}")
+            process.trace("cuts", index, "its log from %d to %d", end, copy.log.log_end_offset)
             process.was_cut(index, end)
         return verdict
 

@@ -28,7 +28,7 @@ from tidelog.trials.world import Tracing, World
 START_MS_MAX = 20_000
 CONVERGE_MS_MAX = 10_000
 """Beside the session timeouts and lags that have to pass; the slowest of many took 7 s."""
-STEP_MS = 100
+STEP_MS = 20
 
 
 def run_history(

@@ -104,7 +104,7 @@ class Leading:
         offset = copy.log.log_end_offset
         copy.log.append([(copy.replica.leader_epoch, value)])
         copy.replica.advance()
-        process.trace("appends", index, f"m{value} at {offset}")
+        process.trace("appends", index, "m%d at %d", value, offset)
         process.touched(index)
         self._wake(index)
         return offset
@@ -141,21 +141,15 @@ class Leading:
     # -- fetches
 
     def fetch(self, asks: Sequence[tuple[int, Ask]], reply: Reply) -> None:
-        process = self._process
-        answers = []
-        is_news = False
-        for index, ask in asks:
-            answer = self._serve(index, ask)
-            answers.append(answer)
+        answers = [self._serve(index, ask) for index, ask in asks]
+        for answer in answers:
             if answer.records or answer.error or answer.diverging:
-                is_news = True
-        if is_news:
-            reply(answers)
-            return
+                reply(answers)
+                return
         parked = Parked(asks, answers, reply)
         for index, _ in asks:
             self._parked.setdefault(index, []).append(parked)
-        process.after(self._options.fetch_wait_ms, partial(self._answer, parked))
+        self._process.after(self._options.fetch_wait_ms, partial(self._answer, parked))
 
     def _serve(self, index: int, ask: Ask) -> Answer:
         process = self._process
@@ -212,8 +206,9 @@ class Leading:
     def expire(self) -> None:
         now_ms = self._process.loop.clock.monotonic_ms()
         for index, copy in self._process.copies.items():
-            copy.replica.expire(now_ms)
-            self._reconsider(index)
+            if copy.replica.role is Role.leader:
+                copy.replica.expire(now_ms)
+                self._reconsider(index)
 
     def propose(self, index: int) -> None:
         """Writes what the machine proposes, one thing at a time."""
@@ -231,13 +226,13 @@ class Leading:
             after = expanded(before, isr.added, isr.added_epoch, min_isr)
         else:
             after = shrunk(before, isr.removed, min_isr)
-        self._process.trace("proposes", index, f"ISR {after.isr} ELR {after.elr}")
+        self._process.trace("proposes", index, "ISR %s ELR %s", after.isr, after.elr)
         done = partial(self._written, index, replica.leader_epoch)
         self._writer.write(name, before, after, done)
 
     def _written(self, index: int, leader_epoch: int, outcome: Outcome) -> None:
         replica = self._process.copies[index].replica
-        self._process.trace("hears", index, f"{type(outcome).__name__} of its ISR")
+        self._process.trace("hears", index, "%s of its ISR", type(outcome).__name__)
         if replica.role is Role.leader and replica.leader_epoch == leader_epoch:
             if isinstance(outcome, Gone):
                 replica.resign()

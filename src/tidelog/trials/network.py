@@ -15,6 +15,8 @@ from tidelog.trials.hosts import HostLoop
 from tidelog.trials.options import Options
 from tidelog.trials.turning import TrialLoop
 
+Link = tuple[int, int]
+"""From one host to another."""
 Reply = Callable[[Any], None]
 Done = Callable[[Any | None], None]
 """With None when no answer came."""
@@ -36,52 +38,50 @@ class Network:
         self.options = options
         self.peers: dict[int, Peer] = {}
         self.channels: list[Channel] = []
-        self.slow: dict[tuple[int, int], int] = {}
+        self.slow: dict[Link, int] = {}
         """Links that take longer by so many milliseconds."""
-        self._cuts: dict[tuple[int, int], int] = {}
-        self._held: dict[tuple[int, int], deque[Callable[[], None]]] = {}
+        self.cuts: dict[Link, int] = {}
+        """How often each link is cut; those that are not are not here."""
+        self._held: dict[Link, deque[Callable[[], None]]] = {}
         self._delays = options.delay_ms_max + 1
         self._random = loop.choices.stream("network").random
 
     def cut(self, sender: int, receiver: int) -> None:
         link = (sender, receiver)
-        self._cuts[link] = self._cuts.get(link, 0) + 1
+        self.cuts[link] = self.cuts.get(link, 0) + 1
 
     def mend(self, sender: int, receiver: int) -> None:
         link = (sender, receiver)
-        count = self._cuts.get(link, 0) - 1
-        self._cuts[link] = max(0, count)
-        if count == 0:
+        count = self.cuts.pop(link, 0) - 1
+        if count > 0:
+            self.cuts[link] = count
+        else:
             for event in self._held.pop(link, ()):
                 self.loop.after(0, event)
 
     def mend_all(self) -> None:
-        for link in list(self._cuts):
-            self._cuts[link] = 1
+        for link in list(self.cuts):
+            self.cuts[link] = 1
             self.mend(*link)
         self.slow.clear()
 
-    def transmit(self, sender: int, receiver: int, not_before_ms: int, event: Any) -> int:
+    def transmit(self, link: Link, not_before_ms: int, event: Callable[[], None]) -> int:
         """Carries something over a link; gives when it arrives."""
         now_ms = self.loop.now_ms
         delay_ms = int(self._random() * self._delays)
-        link = (sender, receiver)
         if self.slow:
             delay_ms += self.slow.get(link, 0)
-        at_ms = now_ms + delay_ms
-        if at_ms < not_before_ms:
-            at_ms = not_before_ms
-        self.loop.after(at_ms - now_ms, partial(self._arrive, link, event))
-        return at_ms
+        if now_ms + delay_ms < not_before_ms:
+            delay_ms = not_before_ms - now_ms
+        self.loop.after(delay_ms, event)
+        return now_ms + delay_ms
+
+    def hold(self, link: Link, event: Callable[[], None]) -> None:
+        """Until the link, which is cut, is mended."""
+        self._held.setdefault(link, deque()).append(event)
 
     def chance(self) -> float:
         return self._random()
-
-    def _arrive(self, link: tuple[int, int], event: Callable[[], None]) -> None:
-        if self._cuts.get(link):
-            self._held.setdefault(link, deque()).append(event)
-        else:
-            event()
 
     def drop(self, number: int) -> None:
         """A process has died: the connections to it are gone at once."""
@@ -119,11 +119,13 @@ class Channel:
 
     __slots__ = (
         "_arrives_ms",
+        "_back",
         "_calls",
         "_generation",
         "_is_watched",
         "_network",
         "_returns_ms",
+        "_there",
         "receiver",
         "sender",
     )
@@ -132,6 +134,8 @@ class Channel:
         self._network = network
         self.sender = sender
         self.receiver = receiver
+        self._there = (sender.number, receiver)
+        self._back = (receiver, sender.number)
         self._calls: deque[Call] = deque()
         self._generation = 0
         self._arrives_ms = 0
@@ -148,9 +152,7 @@ class Channel:
         call = Call(request, done, network.loop.now_ms)
         self._calls.append(call)
         event = partial(self._arrived, call, self._generation)
-        self._arrives_ms = network.transmit(
-            self.sender.number, self.receiver, self._arrives_ms, event
-        )
+        self._arrives_ms = network.transmit(self._there, self._arrives_ms, event)
         if not self._is_watched:
             self._watch(network.options.request_timeout_ms)
 
@@ -165,10 +167,14 @@ class Channel:
             self.sender.loop.run_event(partial(call.done, None))
 
     def _arrived(self, call: Call, generation: int) -> None:
+        network = self._network
+        if network.cuts and self._there in network.cuts:
+            network.hold(self._there, partial(self._arrived, call, generation))
+            return
         if call.is_served:
             return
         call.is_served = True
-        peer = self._network.peers[self.receiver]
+        peer = network.peers[self.receiver]
         loop = peer.loop
         if loop.is_paused:
             loop.run_event(partial(self._serve, peer, call, generation))
@@ -185,11 +191,13 @@ class Channel:
     def _reply(self, call: Call, generation: int, answer: Any) -> None:
         if generation == self._generation:
             event = partial(self._returned, call, generation, answer)
-            self._returns_ms = self._network.transmit(
-                self.receiver, self.sender.number, self._returns_ms, event
-            )
+            self._returns_ms = self._network.transmit(self._back, self._returns_ms, event)
 
     def _returned(self, call: Call, generation: int, answer: Any) -> None:
+        network = self._network
+        if network.cuts and self._back in network.cuts:
+            network.hold(self._back, partial(self._returned, call, generation, answer))
+            return
         if generation != self._generation:
             return
         calls = self._calls

@@ -93,6 +93,9 @@ def draw_options(draws: Draws) -> Options:
     members, transactors = draws.choice((*5 * [(0, 0)], (2, 0), (3, 0), (0, 3), (0, 4)))
     committed_readers = partitions if transactors else 0
     clients = writers + readers + members + transactors + committed_readers
+    fault_gap_ms = draws.choice((70, 150, 300, 600))
+    # Faults that are far apart take longer to be enough.
+    lasts_ms = max(duration_ms, FAULTS_MIN * fault_gap_ms)
     return Options(
         brokers=brokers,
         partitions=partitions,
@@ -101,7 +104,7 @@ def draw_options(draws: Draws) -> Options:
         writers=writers,
         readers=readers,
         duration_ms=duration_ms,
-        fault_gap_ms=draws.choice((70, 150, 300, 600)),
+        fault_gap_ms=fault_gap_ms,
         fault_kinds=kinds if len(kinds) > 2 else FAULT_KINDS,
         down_ms_max=draws.choice((50, 500, 1_500)),
         session_timeout_ms=draws.choice((200, 500, 1_000, 3_000)),
@@ -110,7 +113,7 @@ def draw_options(draws: Draws) -> Options:
         fetch_records_max=draws.choice((1, 3, 1_000)),
         fetch_wait_ms=min(timeout_ms // 2, draws.choice((100, 300, 800))),
         request_timeout_ms=timeout_ms,
-        think_ms_max=7 * duration_ms * clients // (5 * OPERATIONS_MIN),
+        think_ms_max=7 * lasts_ms * clients // (5 * OPERATIONS_MIN),
         sync_gap_ms=draws.choice((100, 300, 2_000)),
         late_requests=late_requests,
         guarded=draws.random() < 0.5,

@@ -205,7 +205,7 @@ class Process:
             self._lead(state)
         else:
             replica.become_follower(state.leader, epochs)
-            self.trace("follows", index, f"{state.leader} in epoch {state.leader_epoch}")
+            self.trace("follows", index, "%d in epoch %d", state.leader, state.leader_epoch)
             if state.leader >= 0 and state.leader not in self._fetchers:
                 self._fetchers[state.leader] = Fetcher(self, state.leader)
         self.touched(index)
@@ -216,7 +216,7 @@ class Process:
         goes_on = replica.role is Role.leader and replica.leader_epoch == state.leader_epoch
         if goes_on and replica.partition_epoch >= state.partition_epoch:
             return
-        self.trace("leads", index, f"in epoch {state.leader_epoch}, ISR {state.isr}")
+        self.trace("leads", index, "in epoch %d, ISR %s", state.leader_epoch, state.isr)
         replica.has_elr = bool(state.elr)
         epochs = (state.leader_epoch, state.partition_epoch)
         self.leading.infos[index] = partition_info(state)
@@ -299,9 +299,10 @@ class Process:
             self.world.counts.truncations += 1
         self.world.oracles[index].cut(self.number, log.log_end_offset)
 
-    def trace(self, verb: str, index: int, what: str) -> None:
+    def trace(self, verb: str, index: int, what: str, *details: object) -> None:
+        """The details are put in as in a log line: only if somebody looks."""
         if self.world.tracing is not None:
-            self.world.tracing(f"broker {self.number} {verb} partition {index}: {what}")
+            self.world.tracing(f"broker {self.number} {verb} partition {index}: {what % details}")
 
     def trace_text(self, what: str) -> None:
         if self.world.tracing is not None:

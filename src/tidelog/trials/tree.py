@@ -42,16 +42,16 @@ class WatchedEnsemble(SimEnsemble):
     def _registration(self, number: int, operation: Operation) -> None:
         if isinstance(operation, Create):
             self.registered[number] = self.tree.get(operation.path).stat.created_zxid
-            self._trace(f"broker {number} is registered as {self.registered[number]}")
+            self._trace("broker %d is registered as %d", number, self.registered[number])
         elif isinstance(operation, Delete):
             self.registered.pop(number, None)
-            self._trace(f"the registration of broker {number} is gone")
+            self._trace("the registration of broker %d is gone", number)
 
     def _state_written(self, oracle: Oracle, state: State, version: int) -> None:
         before = oracle.state
         self._trace(
-            f"the state of partition {oracle.index} is: leader {state.leader}, epoch "
-            f"{state.leader_epoch}, ISR {state.isr}, ELR {state.elr}, version {version}"
+            "the state of partition %d is: leader %d, epoch %d, ISR %s, ELR %s, version %d",
+            *(oracle.index, state.leader, state.leader_epoch, state.isr, state.elr, version),
         )
         self._count(before, state)
         oracle.state_written(state, version)
@@ -72,6 +72,6 @@ class WatchedEnsemble(SimEnsemble):
             counts.shrinks += len(state.isr) < len(before.isr)
             counts.expands += len(state.isr) > len(before.isr)
 
-    def _trace(self, text: str) -> None:
+    def _trace(self, text: str, *details: object) -> None:
         if self.tracing is not None:
-            self.tracing(text)
+            self.tracing(text % details)

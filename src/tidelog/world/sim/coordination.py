@@ -117,6 +117,7 @@ class SimCoordination:
         self._loop = loop
         self._ensemble = ensemble
         self._draws = loop.choices.stream("coordination")
+        self._random = self._draws.random
         self.faults = CoordinationFaults() if faults is None else faults
         self._listeners: list[Callable[[SessionState], None]] = []
         self._state = SessionState.connected
@@ -217,13 +218,13 @@ class SimCoordination:
 
     def _send(self, request: Request[Any]) -> None:
         self._leaving.append(request)
-        self._loop.after(self._delay_ms(), self._arrive)
+        self._loop.after(int(self._random() * (self.faults.delay_ms_max + 1)), self._arrive)
 
     def _arrive(self) -> None:
         """A request, the first that left, is at the ensemble."""
         if not self._leaving:
             return
-        fate, faults = self._draws.random(), self.faults
+        fate, faults = self._random(), self.faults
         if fate < faults.lost_before:
             self.lose_connection(done=0)
         elif fate < faults.lost_before + faults.lost_after:
@@ -231,7 +232,7 @@ class SimCoordination:
         else:
             request = self._leaving.popleft()
             self._bring(News(request.perform(self._session_id), request))
-            if self._draws.random() < faults.expires:
+            if self._random() < faults.expires:
                 self.expire()
 
     def _tell(self, watch: Watch, kind: WatchKind, path: str) -> None:
@@ -253,15 +254,12 @@ class SimCoordination:
     def _bring(self, news: News) -> None:
         if not self._is_dead:
             self._arriving.append(news)
-            self._loop.after(self._delay_ms(), self._deliver)
+            self._loop.after(int(self._random() * (self.faults.delay_ms_max + 1)), self._deliver)
 
     def _deliver(self) -> None:
         """In order, whichever timer fires first."""
         if self._arriving:
             self._arriving.popleft().tell()
-
-    def _delay_ms(self) -> int:
-        return int(self._draws.random() * (self.faults.delay_ms_max + 1))
 
     # Inside: what breaks.
 
