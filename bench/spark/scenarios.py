@@ -20,7 +20,6 @@ from bench.spark.topics import Topics
 OURS, CONNECTOR, ROWS, PARQUET = "tidelog", "kafka", "row-at-a-time", "parquet"
 SIZES = {100: "100 B", 1000: "1 KB"}
 MILLION = 1e6
-_FEW_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,45 +263,6 @@ def in_sizes(
         found += against_each(
             what, rates(what, both, place.effort.rounds, 2), {CONNECTOR: ">= 1.4"}
         )
-    return found
-
-
-# -- streams
-
-
-def streamer(place: Place, session: Session, kind: str) -> Contender:
-    name = "few"
-    if name not in place.filled:
-        place.filled[name] = place.topics.fill(name, _FEW_ROWS, 100)
-    source = place.topics.source(kind, name)
-
-    def run() -> tuple[int, float]:
-        return session.ask("first_batch", source=source, checkpoint=place.new_folder())
-
-    return Contender(name=kind, run=run)
-
-
-def first_batch(place: Place) -> list[Row]:
-    """Seconds, and how much later ours is."""
-    fresh: dict[str, list[float]] = {kind: [] for kind in place.kinds}
-    warm: dict[str, list[float]] = {kind: [] for kind in place.kinds}
-    for number in range(place.effort.cold_rounds):
-        with place.sessions() as sessions:
-            both = [streamer(place, sessions[kind], kind) for kind in place.kinds]
-            for one in both[:: 1 - 2 * (number % 2)]:
-                fresh[one.name].append(one.run()[1])
-            for kind, values in in_turns(
-                both, place.effort.rounds, lambda one: one.run()[1]
-            ).items():
-                warm[kind] += values
-    found = [
-        compared("first micro-batch in a fresh session", fresh, "s"),
-        compared("first micro-batch in a warm session", warm, "s", "<= 1" if place.home else ""),
-    ]
-    if place.home is not None:
-        later = max(one - other for one, other in zip(*fresh.values(), strict=True))
-        what = "first micro-batch in a fresh session: how much later than the connector's"
-        found.append(row(what, later, "s", "<= 2"))
     return found
 
 

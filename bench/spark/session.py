@@ -130,13 +130,7 @@ def main(settings: dict[str, str]) -> None:
     # Answers have standard output for themselves; whatever Spark prints goes elsewhere.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sources = settings.pop("sources", "")
     spark = new_session(settings)
-    if sources:
-        # Imported here: only our PySpark has what it needs.
-        from bench.spark.row_source import RowSource
-
-        spark.dataSource.register(RowSource)
     print(json.dumps({"version": spark.version}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(done(spark, json.loads(line))), file=answers, flush=True)

@@ -1,9 +1,12 @@
 """Spark processes that are compared: each a session of its own that is handed jobs.
 
 `tidelog` runs with the PySpark that the project is tested with, the connector with the last one it
-is published for. Files, topics and memory of workers are looked after by who asks.
+is published for. Files, topics and memory of workers are looked after by who asks. Sources of the
+bench's own are found by PySpark as any other is, in modules that are named so: looking for them is
+then part of the first query, which it would not be if they were registered.
 """
 
+import compileall
 import json
 import os
 import shutil
@@ -21,17 +24,34 @@ from bench.peers.spark_peer import SparkHome
 ROOT = Path(__file__).parents[2]
 _STOP_SECONDS_MAX = 30
 _WORKER = b"pyspark.daemon"
+PYTHON = Path(sys.executable)
+SPARK_PYTHON = PYTHON.with_name("spark-python")
+"""The same for Spark's Python processes; they start sooner with it."""
+ROW_SOURCE = ("row_source", "RowSource")
+CONSTANT_SOURCE = ("constant_source", "ConstantSource")
 
 
 class Session:
-    def __init__(self, python: Path, settings: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        python: Path,
+        settings: Mapping[str, str],
+        folder: Path,
+        *,
+        worker_python: Path | None = None,
+        source: tuple[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        if source is not None:
+            module, name = source
+            found = f"from bench.spark.{module} import {name} as DefaultSource\n"
+            (folder / f"pyspark_{module}.py").write_text(found)
         # kio loads hypothesis where it is installed, which takes longer than all the rest. It is
         # for those who test, and not there where tidelog is used.
         (folder / "hypothesis.py").write_text('raise ImportError("not here")\n')
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": str(python),
+            "PYSPARK_PYTHON": str(worker_python or python),
             "PYTHONPATH": os.pathsep.join(
                 [str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")]
             ),
@@ -99,9 +119,17 @@ def _is_worker(pid: int) -> bool:
 
 
 @contextmanager
-def our_session(folder: Path) -> Iterator[Session]:
+def our_session(
+    folder: Path,
+    *,
+    worker_python: Path | None = None,
+    source: tuple[str, str] | None = ROW_SOURCE,
+) -> Iterator[Session]:
+    """With a source of the bench's own beside `tidelog`."""
     shutil.rmtree(folder, ignore_errors=True)
-    with Session(Path(sys.executable), {"sources": "rows"}, folder) as session:
+    # As they are where the package is installed.
+    compileall.compile_dir(ROOT / "src", quiet=1)
+    with Session(PYTHON, {}, folder, worker_python=worker_python, source=source) as session:
         yield session
 
 

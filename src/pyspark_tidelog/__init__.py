@@ -2,7 +2,7 @@
 `DefaultSource`, in every session, so that installing the package is the whole set-up.
 """
 
-from tidelog.spark.group_commits import commit_read
+from tidelog.spark.read_commits import commit_read
 from tidelog.spark.source import TidelogDataSource as DefaultSource
 
 __all__ = ["DefaultSource", "commit_read"]

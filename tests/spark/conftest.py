@@ -7,7 +7,6 @@ What takes long is left out. The long form, with every kill of `test_crashes*.py
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
 from support.new_topics import NewTopicMaker
 from support.servers import Server, new_server
 from support.zookeepers import require_zookeeper
+from tidelog.cli.spark_session import worker_python
 
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that is not long at work: it took half the processor time with these."""
@@ -31,9 +31,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if "only_long" in _fixtures(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    for item in items:
-        if "/tests/spark/" in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 def _fixtures(item: pytest.Item) -> list[str]:
@@ -49,7 +46,7 @@ def only_long() -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     session = (
         SparkSession.builder.master("local[2]")

@@ -32,8 +32,8 @@ from tidelog.base.errors import BadValue
 from tidelog.client.errors import Unreachable
 from tidelog.spark import logs
 from tidelog.spark.arrow_batches import BATCH_BYTES_MAX, BATCH_ROWS_MAX, arrow_schema
-from tidelog.spark.batch_reader import RangePartition
 from tidelog.spark.losses import DataLoss
+from tidelog.spark.tasks import RangePartition
 
 MEBIBYTE = 1024 * 1024
 

@@ -26,6 +26,7 @@ from support.held_query import FAILURES, FINISH
 from support.held_source import FOLDER, PLANNING, notes_in
 from support.servers import ROOT
 from support.topic_rows import Row, rows_of
+from tidelog.cli.spark_session import worker_python
 from tidelog.spark.offsets import Planned, each_partition, read_offset
 
 SECONDS_MAX: Final = 240.0
@@ -57,7 +58,7 @@ class HeldDriver:
             **os.environ,
             FOLDER: str(self.folder),
             "PYTHONPATH": str(ROOT / "tests"),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": worker_python(),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with (self.folder / "output").open("ab") as output:

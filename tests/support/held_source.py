@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from support.doors import Doors
-from tidelog.spark.batch_reader import RangePartition
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.source import TidelogDataSource
 from tidelog.spark.stream_reader import TidelogStreamReader
+from tidelog.spark.tasks import RangePartition
 
 FOLDER: Final = "TIDELOG_TEST_DOORS"
 PLANNING: Final = "planning"

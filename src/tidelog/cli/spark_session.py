@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -69,6 +70,13 @@ def find_java() -> str | None:
     return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
 
 
+def worker_python() -> str:
+    """For Spark's Python processes: the one that runs this, by the script that makes it start
+    sooner there, if it is installed beside it."""
+    script = Path(sys.executable).with_name("spark-python")
+    return str(script) if script.exists() else sys.executable
+
+
 @contextmanager
 def spark_session(
     name: str,
@@ -78,7 +86,7 @@ def spark_session(
     settings: Mapping[str, Any] | None = None,
 ) -> Iterator["SparkSession"]:
     check_place(master, remote)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     from pyspark.sql import SparkSession

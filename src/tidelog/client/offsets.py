@@ -17,10 +17,10 @@ from tidelog.client.client import Client
 from tidelog.client.cluster import NO_LEADER, Cluster
 from tidelog.client.coordinators import Question, ask_coordinators
 from tidelog.client.leaders import MOVED, PAUSE_MS, partition_of
+from tidelog.client.marks import EARLIEST as EARLIEST
+from tidelog.client.marks import LATEST as LATEST
 from tidelog.client.sockets import now_ms, pause_ms
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 _RETRIED: Final = MOVED | {ErrorCode.offset_not_available}
 """What is said while one broker takes over from another; a while later all is well."""
 

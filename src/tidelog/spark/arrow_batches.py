@@ -49,8 +49,8 @@ class BatchMaker:
         self._columns = tuple(columns)
         # The same in every row, so made once; a batch takes as much of it as it has rows.
         self._constants = {
-            "topic": pa.repeat(pa.scalar(topic, pa.string()), BATCH_ROWS_MAX),
-            "partition": pa.repeat(pa.scalar(partition, pa.int32()), BATCH_ROWS_MAX),
+            "topic": _repeated_text(topic.encode()),
+            "partition": _repeated_number(partition),
         }
 
     def make(self, decoded: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -103,6 +103,21 @@ def _sizes_up_to(decoded: pa.RecordBatch) -> Any:
 
 def _ends(column: pa.Array) -> Any:
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
+
+
+def _repeated_text(text: bytes) -> pa.Array:
+    """From buffers: whatever takes Python's own values makes pyarrow import pandas, if it is
+    there, which takes longer than all else that a task imports."""
+    ends = np.arange(BATCH_ROWS_MAX + 1, dtype=np.int32) * len(text)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text * BATCH_ROWS_MAX)]
+    return pa.Array.from_buffers(TYPES["topic"], BATCH_ROWS_MAX, buffers, 0)
+
+
+def _repeated_number(number: int) -> pa.Array:
+    numbers = np.full(BATCH_ROWS_MAX, number, np.int32)
+    return pa.Array.from_buffers(
+        TYPES["partition"], BATCH_ROWS_MAX, [None, pa.py_buffer(numbers)], 0
+    )
 
 
 def _times(column: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.client.offsets import EARLIEST, LATEST
+from tidelog.client.marks import EARLIEST, LATEST
 from tidelog.spark.option_values import OptionValues
 
 _PLACES: Final = {"earliest": EARLIEST, "latest": LATEST}

@@ -7,18 +7,12 @@ of is refused, as they would be sent to where they do not want to be.
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
-from tidelog.base.ids import TopicPartition
-from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
-from tidelog.client.offsets import commit_offsets
 from tidelog.spark.logs import BrokerLogs
 from tidelog.spark.offsets import Planned, each_partition, read_offset
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _log = logging.getLogger("tidelog.spark.groups")
 
@@ -46,20 +40,3 @@ class GroupCommits:
             _log.warning("offsets of group %s were not committed: %s", self._group_id, error)
         else:
             self._committed = offset
-
-
-def commit_read(rows: "DataFrame", bootstrap_servers: str, group_id: str) -> None:
-    """Commits that all `rows` of a batch read have been taken care of: a read of the group with
-    `startingOffsets=committed` begins behind them. They need their topic, partition and offset."""
-    from pyspark.sql import functions as sql
-
-    missing = [name for name in ("topic", "partition", "offset") if name not in rows.columns]
-    if missing:
-        raise BadValue(f"rows without a column {missing[0]}: they do not say what was read")
-    ends = rows.groupBy("topic", "partition").agg(sql.max("offset").alias("last")).collect()
-    with Client(bootstrap_servers, client_id="tidelog-spark") as client:
-        commit_offsets(
-            client,
-            group_id,
-            {TopicPartition(row.topic, row.partition): row.last + 1 for row in ends},
-        )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
-from tidelog.client.offsets import EARLIEST, LATEST
+from tidelog.client.marks import EARLIEST, LATEST
 from tidelog.spark.bounds import Bound, Committed, Offsets, Place, Times
 from tidelog.spark.logs import NO_RECORD, Logs
 from tidelog.spark.losses import Losses

@@ -29,7 +29,6 @@ from pyspark.sql.types import (
 
 from tidelog.base.errors import BadValue
 from tidelog.spark.options import SourceOptions, parse_table_columns
-from tidelog.spark.sink_options import SinkOptions
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Final[dict[str, DataType]] = {
@@ -67,6 +66,7 @@ class TidelogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from tidelog.spark.sink import TidelogWriter
+        from tidelog.spark.sink_options import SinkOptions
 
         options = SinkOptions.parse(self.options, is_stream=False)
         return TidelogWriter(options, schema, overwrite=overwrite)
@@ -74,6 +74,7 @@ class TidelogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Mode `complete` comes as an overwrite; a log can only be added to, and so it is."""
         from tidelog.spark.sink import TidelogStreamWriter
+        from tidelog.spark.sink_options import SinkOptions
 
         del overwrite
         return TidelogStreamWriter(SinkOptions.parse(self.options, is_stream=True), schema)

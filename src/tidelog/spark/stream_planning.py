@@ -13,7 +13,7 @@ from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.client.cluster import id_of_text
 from tidelog.client.fetching import Range
-from tidelog.client.offsets import EARLIEST
+from tidelog.client.marks import EARLIEST
 from tidelog.spark.admission import admit
 from tidelog.spark.bounds import Place
 from tidelog.spark.carrying import carry_on

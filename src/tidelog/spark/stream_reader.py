@@ -1,10 +1,11 @@
 """Topics as a stream: what Spark asks of a source, passed on to the planner and to the tasks.
 
 Spark keeps one reader in a process of its own for as long as a query runs, and hands copies that
-were never asked anything to the tasks.
+were never asked anything to the tasks. Only the first needs what asks the brokers, and imports it.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,23 +18,39 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tidelog.client.sockets import now_ms
-from tidelog.spark.batch_reader import RangePartition, read_partition
-from tidelog.spark.group_commits import GroupCommits
-from tidelog.spark.logs import BrokerLogs
 from tidelog.spark.options import SourceOptions
-from tidelog.spark.stream_planning import StreamPlanner
+from tidelog.spark.tasks import RangePartition, read_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidelog.spark.group_commits import GroupCommits
+    from tidelog.spark.logs import BrokerLogs
+    from tidelog.spark.stream_planning import StreamPlanner
 
 
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._logs = BrokerLogs(options.connecting, options.subscription)
-        self._planner = StreamPlanner(options, self._logs, now_ms)
-        self._commits = GroupCommits(self._logs, options.group_id)
+
+    @cached_property
+    def _logs(self) -> "BrokerLogs":
+        from tidelog.spark.logs import BrokerLogs
+
+        return BrokerLogs(self._options.connecting, self._options.subscription)
+
+    @cached_property
+    def _planner(self) -> "StreamPlanner":
+        from tidelog.client.sockets import now_ms
+        from tidelog.spark.stream_planning import StreamPlanner
+
+        return StreamPlanner(self._options, self._logs, now_ms)
+
+    @cached_property
+    def _commits(self) -> "GroupCommits":
+        from tidelog.spark.group_commits import GroupCommits
+
+        return GroupCommits(self._logs, self._options.group_id)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._planner.initial()
