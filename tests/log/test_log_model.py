@@ -22,12 +22,15 @@ COMPACTED = LogSettings(
 )
 
 APPENDS = ["append", "append_idempotent", "append_transactional", "end_transaction"]
+TOGETHER = ["append_together"]
 OTHERS = ["follow", "roll", "flush", "checkpoint", "snapshot", "wait", "new_epoch", "truncate"]
 
 operations = st.builds(
     Operation,
     st.sampled_from(
-        APPENDS * 3 + OTHERS + ["delete_records", "retain", "restart_at", "truncate_below"]
+        (APPENDS + TOGETHER) * 3
+        + OTHERS
+        + ["delete_records", "retain", "restart_at", "truncate_below"]
     ),
     st.integers(0, 60),
 )
@@ -101,6 +104,11 @@ SETUP = [
 
 SCENARIOS: dict[str, tuple[LogSettings, list[Operation], list[Operation]]] = {
     "append and roll": (TINY, SETUP, [*appends(8, 3), Operation("roll"), *appends(2, 5)]),
+    "append together": (
+        TINY,
+        SETUP,
+        [Operation("append_together", n) for n in range(5)] + appends(2, 5),
+    ),
     "flush and checkpoint": (TINY, SETUP, [Operation("flush"), Operation("checkpoint")]),
     "truncate within a segment": (TINY, SETUP, [Operation("truncate", 44), *appends(3, 7)]),
     "truncate over segments": (TINY, SETUP, [Operation("truncate", 11), *appends(6, 7)]),

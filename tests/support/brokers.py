@@ -153,11 +153,15 @@ class SimClient:
 
     def send(self, api_key: int, version: int, **values: Any) -> None:
         """Sends a request and does not wait."""
+        self.send_bytes(self.request(api_key, version, **values))
+
+    def request(self, api_key: int, version: int, **values: Any) -> bytes:
+        """What is to be sent next, maybe with others; its answer is awaited from now on."""
         entity = build(codec.entity_type(api_key, version, "request"), values)
         self._sent += 1
         if not (api_key == PRODUCE and values["acks"] == 0):
             self._asked.append((api_key, version, self._sent))
-        self.link.send(codec.write_request(api_key, version, self._sent, "test", entity))
+        return codec.write_request(api_key, version, self._sent, "test", entity)
 
     def send_bytes(self, data: bytes) -> None:
         self.link.send(data)

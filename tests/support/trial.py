@@ -21,6 +21,7 @@ from support.logs import (
 )
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.cleaner import Cleaner
+from tidelog.log.joint_append import append_together
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import advance_log_start, delete_old_segments, retain
@@ -131,14 +132,34 @@ class Trial:
             self.log.append_own(data, self.epoch)
             self.open_transaction = False
 
+    def _append_together(self, number: int) -> None:
+        """What several requests have for this log, at once; or one by one, where not all of it is
+        ordinary."""
+        now_ms = self.world.clock.now_ms()
+        sequence = self.sequences.get(100, 0)
+        count = 1 + number % 3
+        data = [
+            batch(count, key=b"k%d" % (number % 5), at=now_ms + number % 11),
+            batch(1, at=now_ms, producer_id=100, producer_epoch=0, base_sequence=sequence),
+            batch(2, at=now_ms, producer_id=100, producer_epoch=0, base_sequence=sequence + 1),
+        ]
+        for one in data:
+            self._expect(one, self.after.end)
+        sent = [memoryview(one) for one in data]
+        if append_together(self.log, sent, self.epoch, now_ms) is None:
+            for one in data:
+                self.log.append_as_leader(one, self.epoch, now_ms)
+        assert self.log.log_end_offset == self.after.end
+        self.sequences[100] = sequence + 3
+
     def _append_data(self, data: bytearray) -> None:
         self._expect(data)
         offset = self.log.append_as_leader(data, self.epoch, self.world.clock.now_ms())
         assert offset == self.before.end
 
-    def _expect(self, data: bytearray) -> None:
+    def _expect(self, data: bytearray, offset: int | None = None) -> None:
         stamped = bytearray(data)
-        stamp(stamped, self.before.end, self.epoch)
+        stamp(stamped, self.before.end if offset is None else offset, self.epoch)
         header = read_header(stamped)
         self.after.held.append(Held(header, bytes(stamped)))
         self.after.end = header.next_offset
@@ -306,7 +327,7 @@ class Trial:
             is_whole = len(held) == len(visible)
             if self.under_way in ("truncate", "truncate_below", "restart_at"):
                 is_whole = len(held) >= len([h for h in self.after.held if h in visible])
-            if self.under_way == "follow":
+            if self.under_way in ("follow", "append_together"):
                 is_whole = len(held) >= len([h for h in self.before.held if h in visible])
             if is_prefix and (lost_power or is_whole):
                 return option

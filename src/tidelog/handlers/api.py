@@ -6,7 +6,7 @@ client did wrong is an error code inside the response; only a request that canno
 all ends the connection. Responses leave in the order in which the requests came.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -167,5 +167,8 @@ class Api:
     """Of a `Node` and a `Request`. A handler may ask for less than a whole node."""
     read: Callable[[int, int, memoryview, int], Any] = read_entity
     write: Callable[[Request, Any], list[Part]] = write_entity
+    together: Callable[[Any, Sequence[Request]], Sequence[Any] | None] | None = None
+    """Handles requests that came together, one behind the other on one connection, as one; None if
+    they are to be handled one by one, and nothing was done."""
     advertised_first: int | None = None
     """Where ApiVersions says that the versions begin, if that is not the truth."""

@@ -17,6 +17,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Connection
 from tidelog.handlers import api_versions, old_produce
 from tidelog.handlers.api import Api, Part, Request
+from tidelog.handlers.together import PRODUCE, read_together, runs_of
 from tidelog.log.partition_log import Slice
 from tidelog.serving.counters import Counters
 from tidelog.wire.frames import FrameReader
@@ -30,7 +31,6 @@ REQUEST_BYTES: Final = SHARE_BYTES // IN_FLIGHT_MAX
 OWED_BYTES_MAX: Final = 16 << 20
 """Larger requests than this together wait unread for an answer to the first of them."""
 RETRY_MS_MAX: Final = 64
-PRODUCE: Final = 0
 
 _log = logging.getLogger("tidelog.connection")
 
@@ -116,13 +116,15 @@ class ClientConnection:
             self.close(error.message)
             return
         self._begin_share()
-        for frame in frames:
+        for run in [frames] if len(frames) == 1 else runs_of(frames):
             if self._is_closed:
                 return
             if self._held or self._share_bytes <= 0 or (self._pending and self._is_crowded()):
-                self._held.append(bytearray(frame))
+                self._held.extend(map(bytearray, run))
+            elif len(run) == 1:
+                self._serve(run[0])
             else:
-                self._serve(frame)
+                self._serve_together(run)
         self._end_share()
         if self._held or (self._pending and self._is_crowded()):
             self._is_paused = True
@@ -168,24 +170,55 @@ class ClientConnection:
             return
         self.client_id = header.client_id
         request = Request(self, api, header.version, header.correlation_id, header.client_id, body)
-        pending = self._pending
-        if pending and self.listener == self._node.inter_broker_listener:
+        node, pending = self._node, self._pending
+        if pending and self.listener == node.inter_broker_listener:
             self._interrupt()
         pending.append(request)
         try:
-            response = api.handle(self._node, request)
-            if response is None:
-                self._owe(request, len(frame))
-            elif len(pending) == 1:
-                pending.popleft()
-                self._send(api.write(request, response))
-                self._count(api.key)
-            else:
-                self._owe(request, len(frame))
-                request.answer(response)
+            self._respond(request, api.handle(node, request), len(frame))
         except Exception:
-            _log.exception("bug peer=%s request=%s", self._link.peer, _named(header))
-            self.close("the broker failed to answer it")
+            self._failed(request)
+
+    def _serve_together(self, frames: list[memoryview]) -> None:
+        requests = read_together(self, self._apis, frames)
+        if requests:
+            self._handle_together(requests, frames)
+        for frame in frames[len(requests) :]:
+            if not self._is_closed:
+                self._serve(frame)
+
+    def _handle_together(self, requests: list[Request], frames: list[memoryview]) -> None:
+        """As one, if that can be; otherwise one by one, until one of them ends the connection."""
+        api, node = requests[0].api, self._node
+        self.client_id = requests[-1].client_id
+        if self._pending and self.listener == node.inter_broker_listener:
+            self._interrupt()
+        self._pending.extend(requests)
+        try:
+            responses = None if api.together is None else api.together(node, requests)
+            for at, request in enumerate(requests):
+                if self._is_closed:
+                    return
+                response = api.handle(node, request) if responses is None else responses[at]
+                self._respond(request, response, len(frames[at]))
+        except Exception:
+            self._failed(requests[0])
+
+    def _respond(self, request: Request, response: Any, size: int) -> None:
+        pending, api = self._pending, request.api
+        if response is None:
+            self._owe(request, size)
+        elif pending and pending[0] is request:
+            pending.popleft()
+            self._send(api.write(request, response))
+            self._count(api.key)
+        else:
+            self._owe(request, size)
+            request.answer(response)
+
+    def _failed(self, request: Request) -> None:
+        _log.exception("bug peer=%s request=%s", self._link.peer, _named(request))
+        self.close("the broker failed to answer it")
 
     def _owe(self, request: Request, size: int) -> None:
         """Notes a request whose answer is still to come, or waits behind another one."""
@@ -352,5 +385,5 @@ class ClientConnection:
             self._link.close()
 
 
-def _named(header: RequestHeader) -> str:
+def _named(header: RequestHeader | Request) -> str:
     return f"request api_key={header.api_key} version={header.version} client={header.client_id}"

@@ -6,7 +6,7 @@ it is.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -72,40 +72,9 @@ class PartitionLog(LogFiles):
         place. A batch that was appended before is answered with the offset it has."""
         if self.home.failure is not None:
             self.check_online()
-        settings, size = self.settings, len(batch)
-        (
-            base_offset,
-            length,
-            _,
-            magic,
-            crc,
-            attributes,
-            delta,
-            first_timestamp,
-            timestamp,
-            producer_id,
-            producer_epoch,
-            sequence,
-            count,
-        ) = unpack_header(batch) if size >= HEADER_SIZE else check_produced(batch, size)
-        # Copying a little is quicker than a view of it; what is a view already is not copied.
-        body = batch if size < _COPIED_BYTES else memoryview(batch)
-        if (
-            magic != MAGIC
-            or size != LENGTH_OVERHEAD + length
-            or size > settings.max_message_bytes
-            or crc32c(body[CRC_START:]) != crc
-            or not 0 < count == delta + 1
-            or base_offset
-            or (
-                attributes and (attributes & _UNCOMMON_BITS or attributes & COMPRESSION_MASK > ZSTD)
-            )
-            or not -1 <= first_timestamp <= timestamp
-            or timestamp - now_ms > settings.timestamp_after_max_ms
-            or now_ms - first_timestamp > settings.timestamp_before_max_ms
-        ):
-            self._check_closely(batch, now_ms)
-        if settings.timestamp_type_log_append:
+        (raw,) = self.checked((batch,), now_ms)
+        _, length, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = raw
+        if self.settings.timestamp_type_log_append:
             timestamp = now_ms
         if producer_id < 0:
             return self._write_produced(batch, length, delta, timestamp, leader_epoch)
@@ -113,7 +82,7 @@ class PartitionLog(LogFiles):
         if (
             producer is None
             or sequence != producer.next_sequence
-            or not 0 <= producer_epoch == producer.epoch
+            or not 0 <= epoch == producer.epoch
             or attributes & TRANSACTIONAL
             or producer.txn_first_offset != NO_TRANSACTION
         ):
@@ -122,6 +91,37 @@ class PartitionLog(LogFiles):
         offset = self._write_produced(batch, length, delta, timestamp, leader_epoch)
         producer.remember((sequence + delta) & SEQUENCE_MAX, offset, offset + delta, timestamp)
         return offset
+
+    def checked(self, batches: Iterable[bytearray | memoryview], now_ms: int) -> list[RawHeader]:
+        """The headers of produced batches; raises what is wrong with those, or with the rest."""
+        settings = self.settings
+        bytes_max = settings.max_message_bytes
+        latest = now_ms + settings.timestamp_after_max_ms
+        earliest = now_ms - settings.timestamp_before_max_ms
+        headers: list[RawHeader] = []
+        for batch in batches:
+            size = len(batch)
+            raw = unpack_header(batch) if size >= HEADER_SIZE else check_produced(batch, size)
+            base_offset, length, _, magic, crc, attributes, delta, first, last, _, _, _, count = raw
+            # Copying a little is quicker than a view of it; what is a view already is not copied.
+            body = batch if size < _COPIED_BYTES else memoryview(batch)
+            if (
+                magic != MAGIC
+                or size != LENGTH_OVERHEAD + length
+                or size > bytes_max
+                or crc32c(body[CRC_START:]) != crc
+                or not 0 < count == delta + 1
+                or base_offset
+                or (
+                    attributes
+                    and (attributes & _UNCOMMON_BITS or attributes & COMPRESSION_MASK > ZSTD)
+                )
+                or not earliest <= first <= last <= latest
+                or first < -1
+            ):
+                self._check_closely(batch, now_ms)
+            headers.append(raw)
+        return headers
 
     def _check_closely(self, batch: Buffer, now_ms: int) -> None:
         """Says what is wrong with a produced batch; nothing may be."""

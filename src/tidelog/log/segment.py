@@ -114,6 +114,23 @@ class Segment(SegmentReader):
         tail.append(last_offset + 1)
         self._tail_positions.append(position)
 
+    def note_run(self, positions: list[int], offsets: list[int], timestamps: list[int]) -> None:
+        """The same for batches one behind the other: where each begins, and last where the next one
+        will. Mostly all of them are between two entries of the index."""
+        next_offsets = offsets[1:]
+        if positions[-2] > self._index_above or not self._tail_next:
+            for at, timestamp in enumerate(timestamps):
+                size = positions[at + 1] - positions[at]
+                self.note(positions[at], size, offsets[at], next_offsets[at] - 1, timestamp)
+            return
+        if max(timestamps) > self.max_timestamp:
+            for timestamp, next_offset in zip(timestamps, next_offsets, strict=True):
+                if timestamp > self.max_timestamp:
+                    self.max_timestamp, self.max_timestamp_offset = timestamp, next_offset - 1
+        self._tail_next += next_offsets
+        self._tail_positions += positions[:-1]
+        self.size = positions[-1]
+
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset - self.base_offset, position)
         if self.max_timestamp > self._indexed_timestamp:

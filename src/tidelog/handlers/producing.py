@@ -1,0 +1,130 @@
+"""What becomes of the batches of a Produce request, and waiting for those that are not done yet."""
+
+from functools import partial
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ports import Timer
+from tidelog.handlers.api import Node, Request
+from tidelog.handlers.verifying import verify
+from tidelog.partition import Partition
+from tidelog.serving.acks import Committed
+from tidelog.slow_appends import Appended
+from tidelog.wire.produce import ProduceRequest
+
+Result = tuple[int, int, int, int, str | None]
+"""Error code, first offset, time of the append if that is the records' time, log start offset,
+and a sentence where there is an error."""
+
+ALL: Final = -1
+ACKS: Final = (ALL, 0, 1)
+NOTHING: Final = -1
+
+
+def refusal(error: KafkaError) -> Result:
+    return int(error.code), NOTHING, NOTHING, NOTHING, error.message
+
+
+class Producing:
+    """A request with batches that are not done yet, until the last of them is. Who wants them
+    committed waits no longer than he said; they may be committed all the same."""
+
+    __slots__ = ("_node", "_request", "_results", "_timer", "_undone")
+
+    def __init__(self, node: Node, request: Request, results: list[Result]) -> None:
+        self._node = node
+        self._request = request
+        self._results = results
+        self._undone: set[int] = set()
+        self._timer: Timer | None = None
+
+    def wait(
+        self,
+        slow: list[tuple[int, Partition, memoryview]],
+        uncommitted: list[tuple[int, Partition]],
+        unverified: list[tuple[int, Partition, memoryview]],
+    ) -> None:
+        node = self._node
+        produce: ProduceRequest = self._request.body
+        self._undone = {row[0] for row in uncommitted}
+        self._undone |= {row[0] for row in (*slow, *unverified)}
+        if produce.acks == ALL:
+            ends_at = node.clock.monotonic_ms() + max(0, produce.timeout_ms)
+            self._timer = node.loop.call_at(ends_at, self._give_up)
+        for at, partition in uncommitted:
+            partition.acks.wait(partition.log.log_end_offset, self._commit_of(at))
+        for at, partition, batch in slow:
+            partition.append_slowly(node.buffers.lasting(batch), self._append_of(at, partition))
+        for at, partition, batch in unverified:
+            append = partial(self._append_verified, at, partition, node.buffers.lasting(batch))
+            verify(node, self._request, partition, batch, append)
+
+    def _append_verified(
+        self, at: int, partition: Partition, batch: memoryview, error: KafkaError | None
+    ) -> None:
+        end = self._append_of(at, partition)
+        if error is not None:
+            end(error)
+        elif not partition.is_led:
+            end(partition.not_led())
+        else:
+            try:
+                self._append(partition, batch, end)
+            except KafkaError as refused:
+                end(refused)
+
+    def _append(self, partition: Partition, batch: memoryview, end: Appended) -> None:
+        if partition.is_slow(batch):
+            partition.append_slowly(batch, end)
+        else:
+            end(partition.append(batch, self._node.clock.now_ms()))
+
+    def _append_of(self, at: int, partition: Partition) -> Appended:
+        def end(offset: int | KafkaError) -> None:
+            self._results[at] = self._result(partition, offset)
+            log = partition.log
+            if (
+                self._request.body.acks == ALL
+                and not isinstance(offset, KafkaError)
+                and partition.high_watermark < log.log_end_offset
+            ):
+                if partition.is_led:
+                    partition.acks.wait(log.log_end_offset, self._commit_of(at))
+                    return
+                self._results[at] = refusal(partition.not_led())
+            self._done(at)
+
+        return end
+
+    def _commit_of(self, at: int) -> Committed:
+        def end(error: KafkaError | None) -> None:
+            if error is not None and at in self._undone:
+                self._results[at] = refusal(error)
+            self._done(at)
+
+        return end
+
+    def _done(self, at: int) -> None:
+        self._undone.discard(at)
+        if not self._undone and self._request.parts is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._request.answer(self._results)
+
+    def _give_up(self) -> None:
+        late = KafkaError(
+            ErrorCode.request_timed_out,
+            f"not all replicas in sync had it after {self._request.body.timeout_ms} ms",
+        )
+        for at in self._undone:
+            self._results[at] = refusal(late)
+        self._undone.clear()
+        self._request.answer(self._results)
+
+    def _result(self, partition: Partition, offset: int | KafkaError) -> Result:
+        if isinstance(offset, KafkaError):
+            return refusal(offset)
+        log = partition.log
+        is_broker_time = log.settings.timestamp_type_log_append
+        time_ms = self._node.clock.now_ms() if is_broker_time else NOTHING
+        return 0, offset, time_ms, log.log_start_offset, None

@@ -1,0 +1,265 @@
+"""Produce requests that a client sends ahead, and that come in one piece."""
+
+import errno
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.brokers import API_VERSIONS, PRODUCE, SimClient, SimNode, one_batch
+from support.histories import records_of
+from tidelog.records.reference import Record, encode_batch
+
+PARTITIONS = 3
+Batch = tuple[int, bytes | None]
+"""A partition, and what is sent for it."""
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return begun()
+
+
+def begun(**settings: Any) -> SimNode:
+    """A broker with a topic in which every partition has a record."""
+    node = SimNode(**settings)
+    client = node.client()
+    client.create("events", partitions=PARTITIONS, max_message_bytes=1_000_000)
+    for index in range(PARTITIONS):
+        assert client.produce("events", one_batch("first"), index=index).base_offset == 0
+    return node
+
+
+def request(
+    client: SimClient, *batches: Batch, acks: int = -1, topic: str = "events", version: int = 9
+) -> bytes:
+    data = [{"index": index, "records": batch} for index, batch in batches]
+    return client.request(
+        PRODUCE,
+        version,
+        transactional_id=None,
+        acks=acks,
+        timeout=1000,
+        topic_data=[{"name": topic, "partition_data": data}],
+    )
+
+
+def rows(answer: Any) -> list[tuple[str, int, int]]:
+    return [
+        (row.error_code.name, row.base_offset, row.log_start_offset)
+        for row in answer.responses[0].partition_responses
+    ]
+
+
+def offsets(client: SimClient, count: int) -> list[list[int]]:
+    return [[row[1] for row in rows(answer)] for answer in client.answers[-count:]]
+
+
+def log_of(node: SimNode, index: int = 0) -> Any:
+    return node.broker.partitions.find("events", index).log
+
+
+def values(node: SimNode, index: int) -> list[str]:
+    client = node.client()
+    client.send_fetch([("events", index, 0)])
+    return [value for _, value in records_of(client.wait().responses[0].partitions[0].records)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_each_request_is_answered_in_its_turn_with_offsets_of_its_own(
+    node: SimNode, acks: int
+) -> None:
+    """A1, R5."""
+    client = node.client()
+    sent = [
+        request(
+            client, *((index, one_batch(f"{number}")) for index in range(PARTITIONS)), acks=acks
+        )
+        for number in range(5)
+    ]
+    client.send_bytes(b"".join(sent))
+    client.wait()
+    assert offsets(client, 5) == [[number] * PARTITIONS for number in range(1, 6)]
+    for index in range(PARTITIONS):
+        assert values(node, index) == ["first", *"01234"]
+
+
+def test_what_they_have_for_a_partition_is_written_at_once() -> None:
+    """At least in one of some histories all of them come in one piece."""
+    writes = []
+    for seed in range(8):
+        node = begun(seed=seed)
+        client = node.client()
+        trace = node.disk.trace()
+        sent = [request(client, (0, one_batch(str(n))), (1, one_batch(str(n)))) for n in range(5)]
+        client.send_bytes(b"".join(sent))
+        client.wait()
+        writes.append(sum(operation == "pwrite" for operation, path in trace if "events" in path))
+    assert min(writes) == 2, "one for each partition"
+    assert max(writes) <= 10
+
+
+def test_of_what_is_refused_nothing_else_suffers(node: SimNode) -> None:
+    client = node.client()
+    bad = one_batch("x")[:-1] + b"?"
+    sent = [
+        request(client, (0, one_batch("a")), (1, one_batch("b"))),
+        request(client, (0, bad), (1, one_batch("c")), (7, one_batch("d"))),
+        request(client, (0, one_batch("e")), (1, None)),
+    ]
+    client.send_bytes(b"".join(sent))
+    client.wait()
+    assert [[row[0] for row in rows(answer)] for answer in client.answers[-3:]] == [
+        ["none", "none"],
+        ["corrupt_message", "none", "unknown_topic_or_partition"],
+        ["none", "corrupt_message"],
+    ]
+    assert values(node, 0) == ["first", "a", "e"]
+    assert values(node, 1) == ["first", "b", "c"]
+
+
+def test_a_bad_batch_among_good_ones_is_refused_alone(node: SimNode) -> None:
+    client = node.client()
+    bad = one_batch("x")[:-1] + b"?"
+    batches = [one_batch("a"), bad, one_batch("b"), one_batch("c")]
+    client.send_bytes(
+        b"".join(request(client, (0, batch), (1, one_batch("z"))) for batch in batches)
+    )
+    client.wait()
+    assert offsets(client, 4) == [[1, 1], [-1, 2], [2, 3], [3, 4]]
+    assert values(node, 0) == ["first", "a", "b", "c"]
+
+
+def test_another_request_between_them_keeps_its_place(node: SimNode) -> None:
+    client = node.client()
+    sent = [
+        request(client, (0, one_batch("a")), (1, one_batch("a"))),
+        request(client, (0, one_batch("b")), (1, one_batch("b")), version=7),
+        client.request(API_VERSIONS, 4, client_software_name="test", client_software_version="1"),
+        request(client, (0, one_batch("c")), (1, one_batch("c"))),
+        request(client, (0, one_batch("d")), acks=0),
+        request(client, (0, one_batch("e"))),
+    ]
+    client.send_bytes(b"".join(sent))
+    client.wait()
+    assert values(node, 0) == ["first", *"abcde"]
+
+
+def test_those_before_garbage_are_answered(node: SimNode) -> None:
+    client = node.client()
+    sent = [
+        request(client, (0, one_batch(str(number))), (1, one_batch("z"))) for number in range(3)
+    ]
+    torn = request(client, (0, one_batch("torn")))
+    short = torn[:-1]
+    client.send_bytes(b"".join(sent) + (len(short) - 4).to_bytes(4, "big") + short[4:] + sent[0])
+    node.loop.run_for(1000)
+    assert len(client.answers) == 3
+    assert client.closed_why is not None
+    assert values(node, 0) == ["first", "0", "1", "2"]
+
+
+def test_a_refused_batch_with_acks_0_ends_the_connection_behind_it(node: SimNode) -> None:
+    client = node.client()
+    bad = one_batch("x")[:-1] + b"?"
+    sent = [
+        request(client, (0, one_batch("a")), (1, one_batch("a")), acks=1),
+        request(client, (0, bad), acks=0),
+        request(client, (0, one_batch("b")), acks=1),
+    ]
+    client.send_bytes(b"".join(sent))
+    node.loop.run_for(1000)
+    assert client.closed_why is not None
+    assert len(client.answers) == 1
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+def test_a_disk_that_fails_acknowledges_none_of_them(part: float) -> None:
+    """F18: what was in the write that failed is refused, and what comes behind it too."""
+    node = begun()
+    client = node.client()
+    node.disk.fail(errno.EIO, operations=["pwrite"], path="*/events-1/*.log", part=part)
+    sent = [
+        request(client, *((index, one_batch(f"{number}")) for index in range(PARTITIONS)))
+        for number in range(4)
+    ]
+    client.send_bytes(b"".join(sent))
+    client.wait()
+    acknowledged: dict[tuple[int, int], str] = {}
+    for number, answer in enumerate(client.answers[-4:]):
+        for index, (code, offset, _) in enumerate(rows(answer)):
+            assert code in ("none", "kafka_storage_error"), code
+            if code == "none":
+                acknowledged[index, offset] = str(number)
+    assert {index for index, _ in acknowledged} == {0}, "the first was written before"
+    node.kill()
+    node.start()
+    for (index, offset), value in acknowledged.items():
+        assert values(node, index)[offset] == value
+
+
+def numbered(sequence: int, value: str, producer_id: int = 5) -> bytes:
+    record = Record(offset=0, timestamp=1_700_000_000_000, key=b"k", value=value.encode())
+    return bytes(
+        encode_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    )
+
+
+kinds = st.sampled_from(["plain", "next", "repeated", "ahead", "bad", "large", "none"])
+plans = st.lists(
+    st.tuples(
+        st.sampled_from([1, -1]),
+        st.lists(
+            st.tuples(st.integers(0, PARTITIONS - 1), kinds),
+            min_size=2,
+            max_size=PARTITIONS,
+            unique_by=lambda row: row[0],
+        ),
+    ),
+    min_size=2,
+    max_size=8,
+)
+
+
+def batches_of(plan: list[tuple[int, list[tuple[int, str]]]]) -> list[tuple[int, list[Batch]]]:
+    """What a client sends that counts sequences up whatever becomes of them."""
+    sequences = [0] * PARTITIONS
+    found: list[tuple[int, list[Batch]]] = []
+    for number, (acks, wanted) in enumerate(plan):
+        batches: list[Batch] = []
+        for index, kind in wanted:
+            value = f"{number}-{kind}"
+            step = {"next": 0, "repeated": -1, "ahead": 2}.get(kind)
+            if step is not None:
+                batches.append((index, numbered(max(0, sequences[index] + step), value)))
+                sequences[index] += kind == "next"
+            elif kind == "none":
+                batches.append((index, None))
+            else:
+                batch = one_batch(value * (40_000 if kind == "large" else 1))
+                batches.append((index, batch[:-1] + b"?" if kind == "bad" else batch))
+        found.append((acks, batches))
+    return found
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(plans, st.integers(0, 99))
+def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
+    plan: list[tuple[int, list[tuple[int, str]]]], seed: int
+) -> None:
+    """A1, A3, B5, R5."""
+    ahead, patient = begun(seed=seed), begun(seed=seed)
+    wanted = batches_of(plan)
+    client, other = ahead.client(), patient.client()
+    client.send_bytes(b"".join(request(client, *b, acks=acks) for acks, b in wanted))
+    client.wait()
+    for acks, batches in wanted:
+        other.send_bytes(request(other, *batches, acks=acks))
+        other.wait()
+    assert list(map(rows, client.answers)) == list(map(rows, other.answers))
+    for index in range(PARTITIONS):
+        mine, theirs = log_of(ahead, index), log_of(patient, index)
+        assert mine.log_end_offset == theirs.log_end_offset
+        assert mine.producers.by_id.keys() == theirs.producers.by_id.keys()
+        assert values(ahead, index) == values(patient, index)
