@@ -21,7 +21,7 @@ TOPIC = Topic(name="bare", topic_id=bytes(range(16)))
 FETCH_BYTES = 1 << 20
 FETCHED_BATCH = 65_536
 FETCHED_FILE = 600_000_000
-_ENDING = NO_TAGS * 3
+ENDING = NO_TAGS * 3
 _BATCH_CRC = 17
 _CRC_FROM = 21
 
@@ -34,7 +34,7 @@ def produced(record_bytes: int, batch_bytes: int) -> bytes:
 def serve_produce(connection: socket.socket, descriptor: int) -> None:
     template = produced(1000, 1_000_000)
     start = template.index(TOPIC.topic_id) + 16 + 1 + 4 + len(varint(len(template)))
-    end = len(template) - len(_ENDING)
+    end = len(template) - len(ENDING)
     one = NO_TAGS + varint(2) + TOPIC.topic_id + varint(2) + int32(0) + int16(0) + int64(0)
     body = one + int64(-1) + int64(0) + EMPTY_ARRAY + b"\0" + NO_TAGS * 2 + int32(0) + NO_TAGS
     answer = bytearray(int32(len(body) + 4) + int32(0) + body)
@@ -52,40 +52,50 @@ def serve_produce(connection: socket.socket, descriptor: int) -> None:
         connection.sendall(answer)
 
 
-def fill(descriptor: int) -> tuple[int, int]:
-    """Bytes and records of each of the batches that the file consists of."""
+def shape() -> tuple[int, int]:
+    """Bytes and records of each of the batches that are fetched."""
+    data = batch(100, FETCHED_BATCH)
+    return len(data), read_header(data).record_count
+
+
+def fill(descriptor: int) -> None:
     data = bytearray(batch(100, FETCHED_BATCH))
     records = read_header(data).record_count
     for number in range(FETCHED_FILE // len(data)):
         stamp(data, number * records, 0)
         os.pwrite(descriptor, data, number * len(data))
-    return len(data), records
 
 
-def serve_fetch(connection: socket.socket, descriptor: int, shape: tuple[int, int]) -> None:
-    batch_bytes, batch_records = shape
+def answer_start(end_offset: int) -> bytes:
+    """What an answer has before the size of its records, without its length and correlation."""
+    last = int64(end_offset)
+    start = NO_TAGS + int32(0) + int16(0) + int32(0) + varint(2) + TOPIC.topic_id + varint(2)
+    return start + int32(0) + int16(0) + last + last + int64(0) + b"\0" + int32(-1)
+
+
+def serve_fetch(connection: socket.socket, descriptor: int) -> None:
+    batch_bytes, batch_records = shape()
     end = FETCHED_FILE // batch_bytes * batch_bytes
     frame = fetch(TOPIC, 1, FETCH_BYTES, CLIENTS["java"][FETCH])
     offset_at, request_bytes = frame.offset_at, len(frame.data)
-    last = int64(end // batch_bytes * batch_records)
-    one = NO_TAGS + int32(0) + int16(0) + int32(0) + varint(2) + TOPIC.topic_id + varint(2)
-    one += int32(0) + int16(0) + last + last + int64(0) + b"\0" + int32(-1)
+    start = answer_start(end // batch_bytes * batch_records)
     buffer = bytearray(request_bytes)
     while connection.recv_into(buffer):
         position = int.from_bytes(buffer[offset_at : offset_at + 8]) // batch_records * batch_bytes
         size = min(FETCH_BYTES, end - position)
-        body = one + varint(size + 1)
-        length = int32(4 + len(body) + size + len(_ENDING))
+        body = start + varint(size + 1)
+        length = int32(4 + len(body) + size + len(ENDING))
         connection.send(length + buffer[8:12] + body, socket.MSG_MORE)
         upto = position + size
         while position < upto:
             position += os.sendfile(connection.fileno(), descriptor, position, upto - position)
-        connection.send(_ENDING)
+        connection.send(ENDING)
 
 
 def main(kind: str, path: str) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    shape = fill(descriptor) if kind == "fetch" else (0, 0)
+    if kind == "fetch":
+        fill(descriptor)
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     while True:
@@ -93,7 +103,7 @@ def main(kind: str, path: str) -> None:
         with connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if kind == "fetch":
-                serve_fetch(connection, descriptor, shape)
+                serve_fetch(connection, descriptor)
             else:
                 serve_produce(connection, descriptor)
                 os.ftruncate(descriptor, 0)

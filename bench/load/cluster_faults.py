@@ -4,16 +4,21 @@ The clock runs from just before the kill to the answer without an error to a rec
 with acks=all, by a prober that asks for the leader and tries again as clients do.
 """
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from statistics import median
 
+from bench.load import bare_servers
 from bench.load.cluster_scenarios import OURS, SECONDS_MAX, Effort, Sides, judged
 from bench.load.cluster_side import ClusterSide
 from bench.load.contest import Row, row, tell
 from bench.load.frames import FETCH, Topic, batch, fetch
 from bench.load.generator import Stream
+from bench.load.machine import bare_server
 from bench.load.prober import Prober
+from bench.load.target import CLIENTS
 
 PAUSE_SECONDS = 0.005
 SESSION_SECONDS, TICK_SECONDS, GRACE_SECONDS = 18.0, 0.25, 1.0
@@ -22,6 +27,7 @@ FETCH_BYTES, CATCH_UP_BATCH = 1 << 20, 65_536
 CATCH_UP_MULTIPLE = 3
 """Of the megabytes of other scenarios: a follower takes a while to reach its speed."""
 FETCH_SECONDS = 2.0
+BARE_BATCHES, BARE_THREADS = (4, 8, 16), (1, 2)
 
 
 def recovery(
@@ -90,7 +96,7 @@ def _killed_row(side: ClusterSide, who: str, took: list[float], target: str) -> 
 def catch_up(sides: Sides, effort: Effort) -> list[Row]:
     """A follower that was away, against one consumer with one connection that throws all away."""
     tell("a follower that returns")
-    found: list[Row] = []
+    found = [bare_catch_up(side, effort) for side in sides if side.name == OURS]
     for side in judged(sides, effort):
         taken = [caught_up(side, effort.megabytes * CATCH_UP_MULTIPLE) for _ in range(effort.kills)]
         speeds = f"{median(s for s, _ in taken):.0f} of {median(f for _, f in taken):.0f}"
@@ -103,6 +109,42 @@ def catch_up(sides: Sides, effort: Effort) -> list[Row]:
             )
         )
     return found
+
+
+def bare_catch_up(side: ClusterSide, effort: Effort) -> Row:
+    """What the machine has room for: the best of bare followers, of a bare server's consumer."""
+    path, written = side.cluster.folder / "bare", side.cluster.folder / "bare-written"
+    shapes = [(batches, threads) for batches in BARE_BATCHES for threads in BARE_THREADS]
+    with bare_server("fetch", path) as (_, port):
+        bare_follower(port, written, shapes[0])
+        pairs = [
+            (bare_consumer(side, port), {one: bare_follower(port, written, one) for one in shapes})
+            for _ in range(effort.kills)
+        ]
+    consumer = median(speed for speed, _ in pairs)
+    speeds = {one: median(speed[one] for _, speed in pairs) for one in shapes}
+    batches, threads = best = max(speeds, key=lambda one: speeds[one])
+    how = f"pieces of {batches} batches, {threads} thread{'s' * (threads > 1)}"
+    return row(
+        "a bare follower, of a bare consumer's speed",
+        speeds[best] / consumer,
+        f"x ({speeds[best]:.0f} of {consumer:.0f} MB/s, {how})",
+    )
+
+
+def bare_consumer(side: ClusterSide, port: int) -> float:
+    version = CLIENTS["java"][FETCH]
+    frame = fetch(bare_servers.TOPIC, 1, bare_servers.FETCH_BYTES, version)
+    stream = Stream(name="bare", frames=[frame], follow=True, address=("127.0.0.1", port))
+    return side.run([stream], FETCH_SECONDS)[0].speed
+
+
+def bare_follower(port: int, path: Path, shape: tuple[int, int]) -> float:
+    command = [sys.executable, "-m", "bench.load.bare_follower", str(port), str(path)]
+    command += [str(number) for number in shape]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    path.unlink()
+    return float(done.stdout)
 
 
 def caught_up(side: ClusterSide, megabytes: float) -> tuple[float, float]:

@@ -2,9 +2,9 @@
 
 A fetcher asks a `Following` where to fetch from and gives it the answers; the machine says what
 to do with them. Much at once is written beside the loop where the disk may have to be waited
-for; a part of a large answer always is, so that the next part comes in meanwhile. When the
-partition is to follow somebody else it gets another `Following`: answers to the old one's
-questions are dropped.
+for, and the next part of a large answer comes in meanwhile; where it need not, the loop itself
+is quicker. When the partition is to follow somebody else it gets another `Following`: answers to
+the old one's questions are dropped.
 """
 
 import logging
@@ -102,9 +102,9 @@ class Following:
         log_start_offset: int,
         records: memoryview,
     ) -> int | None:
-        """Begins to write the batches that have come so far, as if the leader had sent no more, and
-        returns their size: 0 while an earlier part is being written. None: it failed."""
-        partition = self.partition
+        """Writes the batches that have come so far, or begins to, as if the leader had sent no
+        more; returns their size, 0 while an earlier part is being written. None: it failed."""
+        partition, leader = self.partition, (high_watermark, log_start_offset)
         if self.is_over or partition.is_busy:
             return 0
         if partition.replica.answered(leader_epoch, 0, None, log_start_offset) is not APPEND:
@@ -113,14 +113,20 @@ class Following:
             if partition.log.log_start_offset == partition.log.log_end_offset:
                 self._begin_with(records)
             known = self._known_bytes(records)
-            pending = begin_follow(partition.log, records[known:], self.leader_epoch)
+            records = records[known:]
+            if not self._slow.must_not_wait_for(partition.log, len(records)):
+                self._has_parts = True
+                size = self._slow.follow_at_once(partition.log, records, self.leader_epoch)
+                partition.has_followed(size, *leader)
+                return known + size
+            pending = begin_follow(partition.log, records, self.leader_epoch)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
             return None
         if pending is None:
             return known
         self._has_parts = True
-        self._write(pending, (high_watermark, log_start_offset), self._go_on)
+        self._write(pending, leader, self._go_on)
         return known + len(pending.data)
 
     def _known_bytes(self, records: memoryview) -> int:

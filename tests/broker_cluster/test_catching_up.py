@@ -4,11 +4,14 @@ Whole brokers on the simulated network: answers are cut into pieces, connections
 the middle of one.
 """
 
+import errno
+
 import pytest
 
 from support.brokers import one_batch
 from support.cluster_calls import assert_alike, write
 from support.sim_cluster import SimCluster
+from tidelog.world.sim.pressure import SimPressure
 
 BATCHES, BATCH_BYTES = 60, 60_000
 """Several answers, the larger of which come in several parts."""
@@ -96,8 +99,9 @@ def test_segments_end_in_the_middle_of_an_answer() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_was_being_written_when_the_connection_was_lost_is_not_written_twice(
-    seed: int, caplog: pytest.LogCaptureFixture
+    seed: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(SimPressure, "is_high", lambda _: True)
     cluster = left_behind(seed)
     cluster.start(3)
 
@@ -116,3 +120,49 @@ def test_what_was_being_written_when_the_connection_was_lost_is_not_written_twic
     cluster.wait_caught_up("events")
     assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
     assert "not replicated" not in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_are_written_by_the_loop_while_the_disk_keeps_up(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimPressure, "is_high", lambda _: False)
+    cluster = left_behind(seed)
+    cluster.start(3)
+    ends: set[int] = set()
+
+    def has_all() -> bool:
+        held = cluster.replica(3, "events")
+        assert held is None or not held.is_busy
+        ends.add(end_at(cluster, 3))
+        return end_at(cluster, 3) == end_at(cluster, 1)
+
+    cluster.wait(has_all, "it has everything")
+    assert len(ends) > 4, "answers are taken in by parts"
+    cluster.wait_caught_up("events")
+    assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
+
+
+@pytest.mark.parametrize("is_high", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_behind_a_part_that_could_not_be_written_is_in_the_log(
+    seed: int, is_high: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S10: the disk fails once, in the middle of a part, and is well again: what came behind it
+    does not count, and is fetched when the broker is back."""
+    monkeypatch.setattr(SimPressure, "is_high", lambda _: is_high)
+    cluster = left_behind(seed)
+    cluster.start(3)
+    cluster.wait(lambda: end_at(cluster, 3) > 3 + 7 * seed, "a part has come")
+    held = cluster.held(3, "events")
+    cluster.wait(lambda: not held.is_busy, "nothing is being written")
+    cluster.machines[3].disk.fail(errno.EIO, path="/data/events-0/*.log", part=0.5)
+    before = held.log.log_end_offset
+    cluster.wait(lambda: held.log.home.failure is not None, "the disk fails")
+    cluster.run_for(1_000)
+    assert held.log.log_end_offset == before < end_at(cluster, 1)
+    cluster.kill(3)
+    cluster.start(3)
+    cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "it is in sync")
+    cluster.wait_caught_up("events")
+    assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
