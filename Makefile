@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 FUZZ_INPUTS ?= 200000
+# Tests and the demo start hundreds of processes: what one has compiled, the next need not.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test check fuzz bench clean
 
@@ -23,7 +25,7 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest --numprocesses 2 --dist worksteal
+	$(BIN)/pytest --numprocesses 3 --dist worksteal
 
 .venv/ready-to-fuzz: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'

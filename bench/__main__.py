@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-WITH_OPTIONS = ("cluster", "groups", "log", "spark")
+WITH_OPTIONS = ("broker", "cluster", "groups", "log", "spark")
 
 
 def names() -> list[str]:

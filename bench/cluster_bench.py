@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from bench.load.cluster_scenarios import (
     warm,
 )
 from bench.load.cluster_side import ClusterSide
-from bench.load.contest import Row, tell
+from bench.load.contest import Row, add_only, taken, tell
 from bench.load.generator import Generator
 from bench.peers.cluster import SETTINGS, TIDIES_AT_ONCE, Cluster, Settings
 from bench.peers.kafka_cluster import KafkaCluster
@@ -70,19 +70,8 @@ def makers(which: str) -> list[Maker]:
     return found
 
 
-def taken(scenarios: Sequence[Scenario], sides: Sides, effort: Effort) -> list[Row]:
-    """What one scenario cannot measure does not keep the others from it."""
-    found: list[Row] = []
-    for scenario in scenarios:
-        try:
-            new = scenario(sides, effort)
-            found += new
-            # A run takes minutes: who ends it early keeps what it has measured.
-            for row in new:
-                tell(f"{row['name']}: {row['value']:.3g} {row['unit']} {row['target']}")
-        except (RuntimeError, OSError) as error:
-            print(f"not measured: {scenario.__name__}: {error}", file=sys.stderr)
-    return found
+def measure(scenarios: Mapping[str, Scenario], effort: Effort, sides: Sides) -> list[Row]:
+    return taken({name: partial(scenarios[name], sides, effort) for name in scenarios})
 
 
 def on_clusters(
@@ -104,13 +93,9 @@ def on_clusters(
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench cluster", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few and short rounds: 3 minutes")
-    parser.add_argument("--only", default=",".join(SCENARIOS), help="of: %(default)s")
+    add_only(parser, SCENARIOS)
     parser.add_argument("--side", choices=["tidelog", "kafka", "both"], default="both")
-    options = parser.parse_args(arguments)
-    options.only = options.only.split(",")
-    if unknown := sorted(set(options.only) - set(SCENARIOS)):
-        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
-    return options
+    return parser.parse_args(arguments)
 
 
 def run(arguments: Sequence[str] = ()) -> list[Row]:
@@ -124,10 +109,10 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
     found: list[Row] = []
     try:
         for scenarios, settings in ((LOADED, TIDIES_AT_ONCE), (DISTURBED, SETTINGS)):
-            wanted = [scenario for name, scenario in scenarios.items() if name in options.only]
+            wanted = {name: scenarios[name] for name in scenarios if name in options.only}
             if wanted:
-                first = [warm] if scenarios is LOADED else []
-                measured = partial(taken, [*first, *wanted], effort=effort)
+                first: dict[str, Scenario] = {"warm": warm} if scenarios is LOADED else {}
+                measured = partial(measure, first | wanted, effort)
                 found += on_clusters(makers(options.side), settings, generator, measured)
     except RuntimeError as error:
         print(f"the cluster was not measured: {error}", file=sys.stderr)

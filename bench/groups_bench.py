@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.groups.commits import commits
@@ -21,7 +22,7 @@ from bench.groups.producing import bulk_producing, producing
 from bench.groups.settling import settling
 from bench.groups.sink import sink
 from bench.load.brokers import DELETES_AT_ONCE, Tidelog
-from bench.load.contest import Row, Side, tell
+from bench.load.contest import Row, Side, add_only, taken
 from bench.load.generator import Generator
 from tidelog.base.errors import ErrorCode
 
@@ -47,12 +48,8 @@ _READY_SECONDS_MAX = 30
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench groups", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few and short rounds: 2 minutes")
-    parser.add_argument("--only", default=",".join(SCENARIOS), help="of: %(default)s")
-    options = parser.parse_args(arguments)
-    options.only = options.only.split(",")
-    if unknown := sorted(set(options.only) - set(SCENARIOS)):
-        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
-    return options
+    add_only(parser, SCENARIOS)
+    return parser.parse_args(arguments)
 
 
 def await_coordinators(place: Place) -> None:
@@ -69,21 +66,6 @@ def await_coordinators(place: Place) -> None:
                 time.sleep(0.05)
 
 
-def taken(place: Place, names: Sequence[str]) -> list[Row]:
-    """What one scenario cannot measure does not keep the others from it."""
-    found: list[Row] = []
-    for name in names:
-        try:
-            new = SCENARIOS[name](place)
-        except (RuntimeError, OSError) as error:
-            print(f"not measured: {name}: {error}", file=sys.stderr)
-            continue
-        found += new
-        for row in new:
-            tell(f"{row['name']}: {row['value']:.3g} {row['unit']} {row['target']}")
-    return found
-
-
 def run(arguments: Sequence[str] = ()) -> list[Row]:
     options = parse(arguments)
     generator = Generator.find()
@@ -98,7 +80,7 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
         effort = QUICK if options.quick else FULL
         place = Place(side=Side(broker, generator), folder=FOLDER, effort=effort)
         await_coordinators(place)
-        return taken(place, options.only)
+        return taken({name: partial(SCENARIOS[name], place) for name in options.only})
     except RuntimeError as error:
         print(f"groups were not measured: {error}", file=sys.stderr)
         return []

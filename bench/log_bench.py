@@ -22,17 +22,16 @@ from typing import Any
 
 from crc32c import crc32c
 
+from bench.load.contest import Row, add_only, taken
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import Buffer
+from tidelog.base.ports import Buffer, File
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import HEADER, read_header, seal
 from tidelog.records.reference import Record, encode_batch
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
-
-Row = dict[str, Any]
 
 FOLDER = Path(".bench")
 PARTITION = TopicPartition("bench", 0)
@@ -152,9 +151,9 @@ def append_ratio(size: int, total: int) -> Row:
                 data[:8] = bytes(8)
                 log.append_as_leader(data, 0, NOW)
 
-        taken = seconds(work)
+        spent = seconds(work)
         remove(log)
-        return taken
+        return spent
 
     def bare() -> float:
         path = FOLDER / "bare"
@@ -167,10 +166,10 @@ def append_ratio(size: int, total: int) -> Row:
                 assert crc32c(memoryview(data)[21:]) == header[4]
                 position += os.pwrite(descriptor, data, position)
 
-        taken = seconds(work)
+        spent = seconds(work)
         os.close(descriptor)
         path.unlink()
-        return taken
+        return spent
 
     name = f"append of {len(data) // 1024} KB batches, CPU against header + crc32c + pwrite"
     return {"name": name, "value": ratio(through_the_log, bare), "unit": "x", "target": "<= 1.3"}
@@ -278,7 +277,7 @@ def growth() -> list[Row]:
         ("offset", by_offset),
         ("first-time offset", by_new_offset),
         ("time", by_time),
-        ("index-only time", by_index),
+        ("bare pread instead of", bare_reads),
     ):
         small, large = (look(logs[name]) for name in ("small", "large"))
         name = f"random {kind} lookups, {LARGE_GB:g} GB in {segments} segments against 10 MB"
@@ -342,6 +341,23 @@ def by_new_offset(log: PartitionLog) -> Callable[[], float]:
     return lambda: seconds(partial(look, draw.choices(range(end), k=LOOKUPS)))
 
 
+def bare_reads(log: PartitionLog) -> Callable[[], float]:
+    """Nothing but the system call that every new offset needs, at other places every time: what
+    the machine itself asks for reading in more memory than its caches hold."""
+    draw = random.Random(6)
+    files = [(segment.open_file(), segment.size - HEADER.size) for segment in log.segments.all]
+
+    def read(places: list[tuple[File, int]]) -> None:
+        for file, position in places:
+            file.pread(HEADER.size, position)
+
+    def measure() -> float:
+        chosen = draw.choices(files, k=LOOKUPS)
+        return seconds(partial(read, [(file, draw.randrange(end)) for file, end in chosen]))
+
+    return measure
+
+
 def times_in(log: PartitionLog) -> list[int]:
     newest = log.segments.active.max_timestamp
     return random.Random(3).choices(range(NOW, newest), k=LOOKUPS)
@@ -353,18 +369,6 @@ def by_time(log: PartitionLog) -> Callable[[], float]:
     def look() -> None:
         for timestamp in times:
             log.offset_for_timestamp(timestamp)
-
-    return partial(seconds, look)
-
-
-def by_index(log: PartitionLog) -> Callable[[], float]:
-    """Only as far as the batch: reading the record in it costs the same in any log."""
-    times = times_in(log)
-
-    def look() -> None:
-        for timestamp in times:
-            segment = log.segments.all[log.segments.with_timestamp(timestamp)]
-            segment.find_timestamp(timestamp)
 
     return partial(seconds, look)
 
@@ -383,11 +387,11 @@ SCENARIOS: dict[str, Callable[[], list[Row]]] = {
 def run(arguments: Sequence[str] = ()) -> list[Row]:
     """All of it, or what `--only` names."""
     parser = ArgumentParser("python -m bench log")
-    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    add_only(parser, SCENARIOS)
     wanted = parser.parse_args(arguments).only
     FOLDER.mkdir(exist_ok=True)
     try:
-        return [row for name in wanted for row in SCENARIOS[name]()]
+        return taken({name: SCENARIOS[name] for name in wanted})
     finally:
         for name in ("append", "cost", "small", "large", "many"):
             shutil.rmtree(FOLDER / name, ignore_errors=True)

@@ -13,11 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bench.load.brokers import Tidelog
-from bench.load.contest import Row, tell
+from bench.load.contest import Row, add_only, taken
 from bench.peers.spark_peer import SparkHome
+from bench.spark.first_batch import first_batch
 from bench.spark.scenarios import (
     FULL,
     QUICK,
@@ -25,7 +27,6 @@ from bench.spark.scenarios import (
     Place,
     aggregation,
     copying,
-    first_batch,
     into_files,
     new_place,
     worker_memory,
@@ -47,30 +48,12 @@ SCENARIOS: dict[str, Callable[[Place], list[Row]]] = {
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rows and rounds: 5 minutes")
-    parser.add_argument("--only", default=",".join(SCENARIOS), help="of: %(default)s")
+    add_only(parser, SCENARIOS)
     parser.add_argument("--bytes", default="100,1000", help="sizes of values, of: %(default)s")
     parser.add_argument("--alone", action="store_true", help="without the connector")
     options = parser.parse_args(arguments)
-    options.only = options.only.split(",")
     options.bytes = tuple(size for size in SIZES if str(size) in options.bytes.split(","))
-    if unknown := sorted(set(options.only) - set(SCENARIOS)):
-        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     return options
-
-
-def taken(place: Place, names: Sequence[str]) -> list[Row]:
-    """What one scenario cannot measure does not keep the others from it."""
-    found: list[Row] = []
-    for name in names:
-        try:
-            new = SCENARIOS[name](place)
-        except RuntimeError as error:
-            print(f"not measured: {name}: {error}", file=sys.stderr)
-            continue
-        found += new
-        for row in new:
-            tell(f"{row['name']}: {row['value']:.3g} {row['unit']} {row['target']}")
-    return found
 
 
 def run(arguments: Sequence[str] = ()) -> list[Row]:
@@ -88,7 +71,7 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
         effort = QUICK if options.quick else FULL
         effort = replace(effort, sizes=options.bytes)
         place = new_place(topics, FOLDER, home, effort)
-        return taken(place, options.only)
+        return taken({name: partial(SCENARIOS[name], place) for name in options.only})
     except RuntimeError as error:
         print(f"Spark was not measured: {error}", file=sys.stderr)
         return []

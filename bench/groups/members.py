@@ -6,6 +6,7 @@ says so at once when it has it, as clients do. Heartbeats go out at a fixed inte
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 from uuid import UUID, uuid4
@@ -33,7 +34,7 @@ class Member(Protocol):
     def leave(self) -> None: ...
 
 
-class Beating:
+class Beating(ABC):
     """A connection, and a heartbeat on it at a fixed interval for as long as one is a member."""
 
     def __init__(self, crowd: Crowd, group_id: str, topic: Topic, name: str) -> None:
@@ -55,8 +56,9 @@ class Beating:
 
         self._crowd.call_at(due, beat)
 
+    @abstractmethod
     def beat(self) -> None:
-        raise NotImplementedError
+        """Says that it is still there."""
 
     def _left(self, _answer: Any) -> None:
         self._crowd.disconnect(self._link)

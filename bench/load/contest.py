@@ -6,7 +6,8 @@ the rounds' ratios. With one side only, a row is that side's figure and has no v
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -127,6 +128,36 @@ def row(name: str, value: float, unit: str, target: str = "") -> Row:
         is_met = value <= float(number) if relation == "<=" else value >= float(number)
         target = f"{target} {'met' if is_met else 'MISSED'}"
     return {"name": name, "value": float(value), "unit": unit, "target": target}
+
+
+def add_only(parser: ArgumentParser, scenarios: Iterable[str]) -> None:
+    """`--only`: some of the scenarios, by name."""
+    known = list(scenarios)
+
+    def names(told: str) -> list[str]:
+        wanted = told.split(",")
+        if unknown := sorted(set(wanted) - set(known)):
+            told = f"no scenario {', '.join(unknown)}; there are {', '.join(known)}"
+            raise ArgumentTypeError(told)
+        return wanted
+
+    parser.add_argument("--only", type=names, default=known, help=f"of: {','.join(known)}")
+
+
+def taken(scenarios: Mapping[str, Callable[[], list[Row]]]) -> list[Row]:
+    """What one scenario cannot measure does not keep the others from it."""
+    found: list[Row] = []
+    for name, scenario in scenarios.items():
+        try:
+            new = scenario()
+        except (RuntimeError, OSError) as error:
+            print(f"not measured: {name}: {error}", file=sys.stderr)
+            continue
+        found += new
+        # A run takes minutes: who ends it early keeps what it has measured.
+        for one in new:
+            tell(f"{one['name']}: {one['value']:.3g} {one['unit']} {one['target']}")
+    return found
 
 
 def tell(what: str) -> None:

@@ -130,7 +130,8 @@ class Partition:
         if self.is_led and state.leader_epoch != self.leader_epoch:
             self.wake()
             self.wake_followers()
-        self.state, replica = state, self.replica
+        self.state = state
+        replica = self.replica
         replica.min_isr = self._min_isr(len(state.replicas))
         before = replica.high_watermark
         replica.has_elr = bool(state.elr)
@@ -275,7 +276,8 @@ class Partition:
 
     def isr_written(self, state: PartitionInfo) -> None:
         """The in-sync set is as `state` says; producers may wait for nothing any more (A2)."""
-        self.state, replica = state, self.replica
+        self.state = state
+        replica = self.replica
         before = replica.high_watermark
         replica.has_elr = bool(state.elr)
         replica.isr_written(state.isr, state.state_version)
@@ -356,15 +358,6 @@ class Partition:
         """Refuses a request that knows an older leader, or a newer one (L6)."""
         if current_leader_epoch not in (NO_CHECK, self.leader_epoch):
             self.replica.check_leads(current_leader_epoch)
-
-    def check_settled(self) -> None:
-        """Until its high watermark has reached what the leaders before it had, a new leader does
-        not say where the end is: it would go back for a reader (I5)."""
-        if self.replica.high_watermark < self.replica.settled_at:
-            raise KafkaError(
-                ErrorCode.offset_not_available,
-                f"{self.name}: the leader has just changed; ask again",
-            )
 
     # -- ageing and ending
 

@@ -11,7 +11,6 @@ import fcntl
 import sys
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,14 +35,6 @@ Tell = Callable[[str], None]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=1, help="rounds of random faults")
     parser.addoption("--seed", type=int, default=1, help="what random faults are drawn from")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker, with those of Spark behind them: one cluster is started, faults do not
-    meet by chance, and a cluster and Spark do not share two cores."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 @pytest.fixture(autouse=True)

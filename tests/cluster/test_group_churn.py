@@ -1,8 +1,10 @@
 """Groups of members of five kinds at once, confluent-kafka (both protocols), aiokafka, kafka-python
-and kafkajs, while members join, leave, crash, stop and are slow, and coordinators die (A5, V15).
+and kafkajs, while members join, leave, crash, stop and are slow, and coordinators are killed,
+stopped and frozen (A5, V15).
 
-Afterwards somebody has read each record, and the journal says that no partition had two
-owners in one generation and that no commit went back. The long form draws more of it from a seed:
+Afterwards somebody has read each record, and the journal says that no partition had two owners
+in one generation, that no commit went back, and that none was lost which was acknowledged. The
+long form draws more of it from a seed:
 
     pytest tests/cluster/test_group_churn.py --rounds 10 --seed 7 --timeout 0
 """
@@ -18,15 +20,17 @@ from random import Random
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from support.churning import CLIENTS, OFFSETS, Churn, command_of, run_until
-from support.cluster_processes import Cluster
+from support.churning import CLIENTS, Churn, command_of, run_until
+from support.cluster_processes import BrokerProcess, Cluster
+from support.group_journal import OFFSETS
 from tidelog.coordinators import hash_of
 
 PARTITIONS = 6
 MEMBERS = 3
 WRITTEN_AT_ONCE = 20
-COORDINATOR_DIES = 0.4
+COORDINATOR_GOES = 0.4
 HAPPENINGS = (Churn.join, Churn.leave, Churn.crash, Churn.pause, Churn.resume, Churn.slow_down)
+WAYS = (BrokerProcess.kill, BrokerProcess.stop, BrokerProcess.pause)
 
 Tell = Callable[[str], None]
 
@@ -73,14 +77,18 @@ class Stage:
             settled = partial(group.is_settled, PARTITIONS)
             run_until(settled, self.writer.write, group.state)
 
-    def kill_coordinator(self, group: Churn) -> None:
-        count_of = len(self.cluster.tree.replicas(OFFSETS))
-        broker = self.cluster.leader(OFFSETS, hash_of(group.name) % count_of)
-        self._tell(f"kill -9 of broker {broker.broker_id}, which coordinates {group.name}")
-        broker.kill()
-        for _ in range(20):
-            self.writer.write()
-        self.cluster.heal()
+    def lose_coordinator(self, group: Churn, how: Callable[[BrokerProcess], None]) -> None:
+        """Another is there when this returns. Whoever was it before comes back by `heal`: one that
+        was frozen wakes as a zombie."""
+        tree = self.cluster.tree
+        partition = hash_of(group.name) % len(tree.replicas(OFFSETS))
+        broker = self.cluster.leader(OFFSETS, partition)
+        self._tell(f"{how.__name__} of broker {broker.broker_id}, which coordinates {group.name}")
+        how(broker)
+        gone = (-1, broker.broker_id)
+        run_until(
+            lambda: tree.leader(OFFSETS, partition) not in gone, self.writer.write, group.state
+        )
 
     def play(self, draw: Random) -> None:
         """Something else happens to each group."""
@@ -89,8 +97,9 @@ class Stage:
             self._tell(f"{happening.__name__} in {group.name}")
             happening(group)
             self.writer.write()
-        if draw.random() < COORDINATOR_DIES:
-            self.kill_coordinator(draw.choice(self.groups))
+        if draw.random() < COORDINATOR_GOES:
+            self.lose_coordinator(draw.choice(self.groups), draw.choice(WAYS))
+            self.cluster.heal()
         for group in self.groups:
             while len(group.members) < MEMBERS:
                 group.join()
@@ -103,7 +112,7 @@ class Stage:
         for group in self.groups:
             run_until(partial(group.has_read, ends), _wait, group.state)
         for group in self.groups:
-            group.check_journal(len(self.cluster.tree.replicas(OFFSETS)))
+            group.check_journal(len(self.cluster.tree.replicas(OFFSETS)), PARTITIONS)
         self._tell(f"{sum(ends.values())} records were read in each of {len(self.groups)} groups")
 
 
@@ -135,15 +144,20 @@ def test_nothing_is_skipped_and_no_commit_goes_back_whatever_members_and_coordin
     stage.each(Churn.join, "a member joins")
     stage.each(Churn.crash, "a member is killed")
     stage.each(Churn.slow_down, "a member is slow")
-    stage.kill_coordinator(stage.groups[0])
+    stage.lose_coordinator(stage.groups[0], BrokerProcess.kill)
+    stage.cluster.heal()
     stage.settle()
     stage.each(Churn.pause, "a member stops")
+    stage.lose_coordinator(stage.groups[0], BrokerProcess.stop)
     stage.each(Churn.leave, "another leaves")
     stage.each(Churn.join, "a member joins")
+    stage.cluster.heal()
     stage.settle()
     draw = Random(request.config.getoption("--seed"))
     for _ in range(1, request.config.getoption("--rounds")):
         stage.play(draw)
+    stage.lose_coordinator(stage.groups[1], BrokerProcess.pause)
     stage.each(Churn.resume, "the one that stopped goes on")
+    stage.cluster.heal()
     stage.settle()
     stage.end()

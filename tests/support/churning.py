@@ -1,9 +1,7 @@
 """A group whose members are processes, of one client, that come, go, crash, stop and are slow; and
 what must be true of it afterwards, whatever happened (A5, V15).
 
-What the members have read is what they printed, also those that were killed. What the coordinator
-has decided is what stands in `__consumer_offsets`: who had which partition in each generation, and
-each commit.
+What the members have read is what they printed, also those that were killed.
 """
 
 import os
@@ -12,34 +10,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from clients.kafkajs import MODULES
 from support.cluster_processes import wait_until
-from tidelog.coordinators import hash_of
-from tidelog.groups import consumer_records
-from tidelog.groups.consumer_member import Member
-from tidelog.groups.consumer_protocol import read_assignment
-from tidelog.groups.records import (
-    read_group_key,
-    read_group_value,
-    read_offset_key,
-    read_offset_value,
-)
+from support.group_journal import check_commits, given, journal, owned, partitions_of
+from tidelog.world.real.mortal import mortal
 
-OFFSETS: Final = "__consumer_offsets"
 SESSION_MS: Final = 3_000
 CLIENTS: Final = ("confluent", "confluent-newer", "aiokafka", "kafka-python", "kafkajs")
+TELLS_COMMITS: Final = ("confluent", "confluent-newer")
 _SCRIPT: Final = Path(__file__).with_name("group_member.py")
 _NODE_SCRIPT: Final = Path(__file__).parents[1] / "clients" / "kafkajs_member.js"
-_COMMITS: Final = (0, 1)
-_GENERATION: Final = 2
-_CURRENT: Final = consumer_records.CURRENT
+_COMMITTED: Final = "committed"
 _LEAVE_SECONDS_MAX: Final = 30
 _SECONDS_MAX: Final = 120
 
@@ -57,7 +45,7 @@ class MemberProcess:
         self._said = said
         with said.open("wb") as output, said.with_suffix(".err").open("wb") as errors:
             self.process = subprocess.Popen(
-                command,
+                mortal(command, signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -66,12 +54,23 @@ class MemberProcess:
             )
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
-        """Partition, first and last offset of what it has read. One that was killed may have been
-        at its last line."""
+        """Partition, first and last offset of what it has read."""
+        for words in self._lines():
+            if words[0] != _COMMITTED:
+                partition, first, last = map(int, words)
+                yield partition, first, last
+
+    def commits(self) -> Iterator[tuple[int, int]]:
+        """Partition and offset of what it was told to be committed, if its client says so."""
+        for words in self._lines():
+            if words[0] == _COMMITTED:
+                yield int(words[1]), int(words[2])
+
+    def _lines(self) -> Iterator[list[str]]:
+        """One that was killed may have been at its last line."""
         for line in self._said.read_text(encoding="ascii").splitlines(keepends=True)[1:]:
             if line.endswith("\n"):
-                partition, first, last = map(int, line.split())
-                yield partition, first, last
+                yield line.split()
 
     def send(self, number: signal.Signals) -> None:
         """When it can tell signals apart: the first thing it says is that it can."""
@@ -190,86 +189,20 @@ class Churn:
                 missing[partition] -= set(range(first, last + 1))
         return not any(missing.values())
 
-    def journal(self, count: int) -> list[tuple[bytes, bytes | None]]:
-        """All records of its partition of `__consumer_offsets`, of which there are `count`."""
-        place = TopicPartition(OFFSETS, hash_of(self.name) % count, 0)
-        reader = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "journal", "log_level": 0}
-        )
-        try:
-            _, end = reader.get_watermark_offsets(place, timeout=30)
-            reader.assign([place])
-            return list(_records(reader, end))
-        finally:
-            reader.close()
-
-    def check_journal(self, count: int) -> None:
-        records = self.journal(count)
-        self._check_commits(records)
-        if self.client == "confluent-newer":
-            self._check_owners(records)
-        else:
-            self._check_generations(records)
-
-    def _check_commits(self, records: list[tuple[bytes, bytes | None]]) -> None:
-        committed: dict[int, int] = {}
-        for key, value in records:
-            if int.from_bytes(key[:2]) not in _COMMITS or value is None:
-                continue
-            place = read_offset_key(key)
-            if place.group_id == self.name:
-                offset, before = read_offset_value(value).offset, committed.get(place.partition, 0)
-                assert offset >= before, f"{place}: from {before} back to {offset}"
-                committed[place.partition] = offset
-        assert committed, "commits are in the journal"
-
-    def _check_generations(self, records: list[tuple[bytes, bytes | None]]) -> None:
-        seen = set()
-        for key, value in records:
-            is_group = int.from_bytes(key[:2]) == _GENERATION and value is not None
-            if not is_group or read_group_key(key) != self.name:
-                continue
-            assert value is not None
-            group = read_group_value(value)
-            given = [read_assignment(member.assignment) for member in group.members]
-            held = [place for found in given for place in found.get(self.topic, ())]
-            assert len(held) == len(set(held)), f"generation {group.generation}: {given}"
-            seen.add(group.generation)
-        assert len(seen) > 1, "generations are in the journal"
-
-    def _check_owners(self, records: list[tuple[bytes, bytes | None]]) -> None:
-        owned: dict[str, set[int]] = {}
-        for key, value in records:
-            if int.from_bytes(key[:2]) != _CURRENT:
-                continue
-            _, group_id, member_id = consumer_records.read_key(key)
-            if group_id != self.name:
-                continue
-            owned[member_id] = set()
-            if value is None:
-                continue
-            found = consumer_records.read_current(value, Member(member_id=member_id))
-            held = {number for side in (found.held, found.revoking) for number in _numbers(side)}
-            others = set().union(*owned.values())
-            assert not held & others, f"{member_id} is given {held & others}, which others have"
-            owned[member_id] = held
-        assert len(owned) > 1, "members are in the journal"
-
-
-def _numbers(held: Mapping[bytes, Mapping[int, int]]) -> Iterator[int]:
-    for partitions in held.values():
-        yield from partitions
-
-
-def _records(reader: Consumer, end: int) -> Iterator[tuple[bytes, bytes | None]]:
-    deadline = time.monotonic() + _SECONDS_MAX
-    at = 0
-    while at < end:
-        assert time.monotonic() < deadline, f"only read up to {at} of {end}"
-        for message in reader.consume(1000, 1.0):
-            if not message.error():
-                at = message.offset() + 1
-                yield message.key(), message.value()
+    def check_journal(self, count: int, partitions: int) -> None:
+        """`count` is how many partitions `__consumer_offsets` has, the other those of the topic."""
+        records = journal(self._bootstrap, self.name, count)
+        in_journal = check_commits(records, self.name)
+        acknowledged = {
+            (self.topic, *commit) for member in self._all for commit in member.commits()
+        }
+        assert acknowledged or self.client not in TELLS_COMMITS
+        assert acknowledged <= in_journal, f"commits are lost: {acknowledged - in_journal}"
+        assert {partition for _, partition, _ in in_journal} == set(range(partitions))
+        is_newer = self.client == "confluent-newer"
+        seen = owned(records, self.name) if is_newer else given(records, self.name, self.topic)
+        settled = {shares for shares in seen if partitions_of(shares) == list(range(partitions))}
+        assert len(settled) > 1, f"all partitions were shared more than once: {settled}"
 
 
 def run_until(

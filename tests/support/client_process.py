@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from support.cluster_processes import DIES_WITH_ITS_PARENT, wait_until
+from support.cluster_processes import wait_until
 from support.notes import count_notes
+from tidelog.world.real.mortal import mortal
 
 SECONDS_MAX: Final = 120.0
 
@@ -38,7 +39,7 @@ class ClientProcess:
         assert not self.is_running, f"{self.name} does not run yet"
         with self._said.open("ab") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", DIES_WITH_ITS_PARENT, *self._command],
+                mortal(self._command, signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,

@@ -27,15 +27,13 @@ from support.link_proxy import Links, owner_of
 from tidelog.cli.free_ports import free_ports
 from tidelog.client.client import Client
 from tidelog.client.topics import NewTopic, create_topics, delete_topics
+from tidelog.world.real.mortal import mortal
 from tidelog.world.real.zookeeper_server import Place, ZooKeeperServer
 
 ZOOKEEPER: Final = "zookeeper"
 START_SECONDS_MAX: Final = 60
 STOP_SECONDS_MAX: Final = 60
 _LISTENS: Final = b"listening on"
-DIES_WITH_ITS_PARENT: Final = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
-)
 _numbers = count(1)
 
 QUICK: Final = {
@@ -101,7 +99,7 @@ class BrokerProcess:
         with self.output.open("ab") as output:
             self._written = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", DIES_WITH_ITS_PARENT, *command],
+                mortal(command, signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -5,8 +5,9 @@
     python group_member.py CLIENT BOOTSTRAP GROUP TOPIC SESSION_MS
 
 It prints `ready` when it can be told. For whatever it has read it prints `PARTITION FIRST LAST`,
-and commits only then: so what was committed was printed by somebody. `kafkajs_member.js` does the
-same in Node.
+and commits only then: so what was committed was printed by somebody. confluent-kafka says what was
+acknowledged, and so `committed PARTITION OFFSET` is printed too. `kafkajs_member.js` does the same
+in Node.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError as AiokafkaError
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError as KafkaPythonError
 
@@ -63,6 +64,12 @@ def tell(records: Iterable[tuple[int, int]]) -> None:
             print(partition, first, last, flush=True)
 
 
+def tell_commits(answered: Iterable[TopicPartition]) -> None:
+    for place in answered:
+        if place.error is None and place.offset >= 0:
+            print("committed", place.partition, place.offset, flush=True)
+
+
 def run_confluent(protocol: str, names: tuple[str, str, str], session_ms: int) -> None:
     bootstrap, group, topic = names
     orders = Orders(session_ms)
@@ -88,7 +95,7 @@ def run_confluent(protocol: str, names: tuple[str, str, str], session_ms: int) -
             tell((found.partition(), found.offset()) for found in messages)
             time.sleep(orders.seconds_to_lose())
             if messages:
-                consumer.commit(asynchronous=False)
+                tell_commits(consumer.commit(asynchronous=False))
         except KafkaException as error:
             # Somebody else has the partitions by now, or there is no coordinator for a while.
             if error.args[0].fatal():
@@ -96,20 +103,24 @@ def run_confluent(protocol: str, names: tuple[str, str, str], session_ms: int) -
     consumer.close()
 
 
+def settings_of(names: tuple[str, str, str], session_ms: int) -> dict[str, Any]:
+    """aiokafka and kafka-python call them the same."""
+    bootstrap, group, _ = names
+    return {
+        "bootstrap_servers": bootstrap.split(","),
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "max_poll_interval_ms": 2 * session_ms,
+        "retry_backoff_ms": 100,
+    }
+
+
 async def run_aiokafka(names: tuple[str, str, str], session_ms: int) -> None:
-    bootstrap, group, topic = names
     orders = Orders(session_ms)
-    consumer = AIOKafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=session_ms,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        max_poll_interval_ms=2 * session_ms,
-        retry_backoff_ms=100,
-    )
+    consumer = AIOKafkaConsumer(names[2], **settings_of(names, session_ms))
     await consumer.start()
     while orders.goes_on:
         try:
@@ -124,19 +135,8 @@ async def run_aiokafka(names: tuple[str, str, str], session_ms: int) -> None:
 
 
 def run_kafka_python(names: tuple[str, str, str], session_ms: int) -> None:
-    bootstrap, group, topic = names
     orders = Orders(session_ms)
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap.split(","),
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=session_ms,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        max_poll_interval_ms=2 * session_ms,
-        retry_backoff_ms=100,
-    )
+    consumer = KafkaConsumer(names[2], **settings_of(names, session_ms))
     while orders.goes_on:
         try:
             found = consumer.poll(timeout_ms=200)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tidelog.cli.free_ports import HOST, free_ports
+from tidelog.world.real.mortal import mortal
 
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = os.environ.get("TIDELOG_TEST_PEER", "")
@@ -22,10 +23,6 @@ _START_SECONDS_MAX: Final = 60
 _STOP_SECONDS_MAX: Final = 60
 _KAFKA_CLUSTER_ID: Final = "tests-of-tidelog-00000"
 _LISTENS: Final = b"listening on"
-_DIES_WITH_ITS_PARENT: Final = (
-    # So that a test run that is itself killed leaves no server behind: prctl(PR_SET_PDEATHSIG).
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
-)
 
 
 class Server(Protocol):
@@ -80,7 +77,7 @@ class TidelogServer:
         with self.output.open("ab") as output:
             before = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _DIES_WITH_ITS_PARENT, *command],
+                mortal(command, signal.SIGKILL),
                 stdout=output,
                 stderr=output,
                 start_new_session=True,

@@ -7,7 +7,6 @@ The workers have different addresses, as machines have.
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -15,15 +14,13 @@ from typing import Final
 from support.cluster_processes import wait_until
 from tidelog.cli.connect_server import spark_home
 from tidelog.cli.free_ports import free_ports
+from tidelog.world.real.mortal import mortal
 
 _HOSTS: Final = ("127.0.0.12", "127.0.0.13")
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _START_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 20.0
-_DIES_WITH_ITS_PARENT: Final = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
-)
 
 
 class SparkCluster:
@@ -84,7 +81,7 @@ class SparkCluster:
         with self._log(name).open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _DIES_WITH_ITS_PARENT, program, *arguments],
+                    mortal([program, *arguments], signal.SIGTERM),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,

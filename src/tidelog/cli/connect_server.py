@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import Final
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.free_ports import HOST, free_ports
-from tidelog.cli.mortal import mortal
+from tidelog.cli.spark_session import worker_python
+from tidelog.world.real.mortal import mortal
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _START_SECONDS_MAX: Final = 120.0
@@ -101,7 +101,7 @@ class ConnectServer:
             "SPARK_CONF_DIR": str(self._folder / "conf"),
             "SPARK_CONNECT_MODE": "0",
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", HOST),
-            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", worker_python()),
         }
 
     def _wait(self) -> None:

@@ -13,7 +13,8 @@ from time import perf_counter
 from typing import Final
 
 from tidelog.cli.free_ports import free_ports
-from tidelog.cli.mortal import SERVER, mortal
+from tidelog.cli.local_cluster import SERVER
+from tidelog.world.real.mortal import mortal
 
 _STOP_SECONDS_MAX: Final = 30
 

@@ -6,15 +6,24 @@ id, ports and folder; they end with whoever started them, however that ends.
 
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from tidelog.base.errors import BadValue
-from tidelog.cli.mortal import SERVER, mortal
+from tidelog.world.real.mortal import mortal
 from tidelog.world.real.zookeeper_server import Place, ZooKeeperServer
 
+SERVER: Final = (
+    sys.executable,
+    "-P",
+    "-c",
+    "from tidelog.cli.entry import main; main()",
+    "server",
+)
+"""`tidelog server`, wherever the package is."""
 _START_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 30.0
 _LISTENS: Final = b"listening on"

@@ -17,6 +17,7 @@ from tidelog.base.errors import BadValue, KafkaError
 from tidelog.cli.connect_server import ConnectServer
 from tidelog.cli.pipeline_project import Project
 from tidelog.cli.printing import say, say_table
+from tidelog.cli.spark_session import worker_python
 from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
 
@@ -49,7 +50,7 @@ def run_once(
 ) -> float:
     """How many seconds it took; `tell` is given a line for each thing that happens."""
     os.environ["SPARK_REMOTE"] = remote
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     from pyspark.errors import PySparkException
     from pyspark.pipelines.cli import run
 

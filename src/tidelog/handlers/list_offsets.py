@@ -86,7 +86,7 @@ def find(partition: Partition, timestamp: int, committed_only: bool) -> Place:
     log.check_online()
     end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
-        partition.check_settled()
+        partition.replica.check_settled()
         return end, NO_TIMESTAMP
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.log_start_offset, NO_TIMESTAMP

@@ -200,6 +200,14 @@ class Replica:
                 f"leader epoch {leader_epoch} in the request, {self.leader_epoch} here",
             )
 
+    def check_settled(self) -> None:
+        """Until its high watermark has reached what the leaders before it had, a new leader does
+        not say where the end is: it would go back for a reader (I5)."""
+        if self.high_watermark < self.settled_at:
+            raise KafkaError(
+                ErrorCode.offset_not_available, "the leader has just changed; ask again"
+            )
+
     def fetched(
         self,
         follower: int,

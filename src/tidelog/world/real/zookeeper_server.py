@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.base.errors import BadValue
+from tidelog.world.real.mortal import mortal
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 2181
@@ -65,10 +65,6 @@ _JAVA_OPTIONS: Final = (
     "-Xshare:auto",
     "-Djava.net.preferIPv4Stack=true",
     "-Dzookeeper.jmx.log4j.disable=true",
-)
-_DIES_WITH_ITS_PARENT: Final = (
-    # Whoever started it may be killed and cannot stop it then: prctl(PR_SET_PDEATHSIG).
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 )
 _LOG_CONFIGURATION: Final = """\
 status = error
@@ -163,7 +159,7 @@ class ZooKeeperServer:
         command = [java, *options, "-cp", path, _MAIN, str(config)]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _DIES_WITH_ITS_PARENT, *command],
+                mortal(command, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -6,13 +6,13 @@ import sys
 import time
 from pathlib import Path
 
-from tidelog.cli.mortal import mortal
+from tidelog.world.real.mortal import mortal
 
 SECONDS_MAX = 30
 PARENT = """
 import subprocess, sys, time
 from signal import SIGTERM
-from tidelog.cli.mortal import mortal
+from tidelog.world.real.mortal import mortal
 child = subprocess.Popen(mortal(["sleep", "600"], SIGTERM), start_new_session=True)
 print(child.pid, flush=True)
 time.sleep(600)

@@ -10,14 +10,6 @@ _BECOME: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, int(sys.argv[1])); "
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
-SERVER: Final = (
-    sys.executable,
-    "-P",
-    "-c",
-    "from tidelog.cli.entry import main; main()",
-    "server",
-)
-"""`tidelog server`, wherever the package is."""
 
 
 def mortal(command: Sequence[str], by: signal.Signals) -> list[str]:
