@@ -329,25 +329,6 @@ def test_a_buffer_can_be_resized_while_it_is_received(world: World) -> None:
     client.close()
 
 
-def test_what_has_come_of_a_large_frame_is_acknowledged_at_once(world: World) -> None:
-    """Its sender may wait for that, while nobody is woken before much more of it is there."""
-    client, peer = connected(world)
-    assert isinstance(peer.connection, RealConnection)
-    real = peer.connection._socket
-    for count in range(1, 6):
-        client.sendall(b"ask")
-        world.until(lambda count=count: len(peer.heard) == 3 * count)  # type: ignore[misc]
-        peer.connection.send(b"answer")
-        world.turn()
-        assert client.recv(6) == b"answer"
-    assert not real.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
-    peer._buffer = bytearray(4_000_000)
-    client.sendall(bytes(100_000))
-    world.until(lambda: len(peer.heard) > 15)
-    assert real.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
-    client.close()
-
-
 def test_connections_that_end_in_one_turn_do_not_confuse_each_other(world: World) -> None:
     """Events of a turn may be for descriptors that are closed by now, or somebody else's."""
     peers: list[Peer] = []

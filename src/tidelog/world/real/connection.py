@@ -236,14 +236,11 @@ class RealConnection:
 
     def _wake_at(self, missing: int) -> None:
         """While a large frame comes in, lets the system collect a good part of it before it
-        wakes the loop again. A sender with a small buffer may be waiting to hear that its last
-        bytes have arrived, which the system would tell it only when the loop is woken."""
+        wakes the loop again."""
         wanted = min(missing, WAKE_BYTES_MAX) if missing > RECEIVED_BYTES_MAX else 1
         if wanted != self._wake_bytes:
             self._wake_bytes = wanted
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
-        if wanted > 1:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _fail(self, error: Exception) -> None:
         self._loop.on_error(f"{self.peer}: closed, its input could not be handled", error)
