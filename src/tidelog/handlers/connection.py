@@ -189,7 +189,8 @@ class ClientConnection:
 
     def _handle_together(self, requests: list[Request], frames: list[memoryview]) -> None:
         """As one, if that can be; otherwise one by one, until one of them ends the connection."""
-        api, node = requests[0].api, self._node
+        request, node = requests[0], self._node
+        api = request.api
         self.client_id = requests[-1].client_id
         if self._pending and self.listener == node.inter_broker_listener:
             self._interrupt()
@@ -202,7 +203,7 @@ class ClientConnection:
                 response = api.handle(node, request) if responses is None else responses[at]
                 self._respond(request, response, len(frames[at]))
         except Exception:
-            self._failed(requests[0])
+            self._failed(request)
 
     def _respond(self, request: Request, response: Any, size: int) -> None:
         pending, api = self._pending, request.api

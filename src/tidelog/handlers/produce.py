@@ -13,8 +13,16 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import is_internal
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.local_partitions import find_local
-from tidelog.handlers.produce_together import ATTRIBUTES, handle_together
-from tidelog.handlers.producing import ACKS, ALL, NOTHING, Producing, Result, refusal
+from tidelog.handlers.produce_together import handle_together
+from tidelog.handlers.producing import (
+    ACKS,
+    ALL,
+    ATTRIBUTES,
+    NOTHING,
+    Producing,
+    Result,
+    refusal,
+)
 from tidelog.handlers.verifying import must_be_verified
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL

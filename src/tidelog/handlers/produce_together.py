@@ -11,7 +11,15 @@ from typing import Final
 
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Node, Request
-from tidelog.handlers.producing import ACKS, ALL, NOTHING, Producing, Result, refusal
+from tidelog.handlers.producing import (
+    ACKS,
+    ALL,
+    ATTRIBUTES,
+    NOTHING,
+    Producing,
+    Result,
+    refusal,
+)
 from tidelog.log.joint_append import append_together
 from tidelog.partition import Partition
 from tidelog.partitions import Key
@@ -21,8 +29,6 @@ from tidelog.wire.produce import ProduceRequest
 
 PARTITIONS_MIN: Final = 2
 """Requests of one partition gain nothing: bringing them together takes what a write does."""
-ATTRIBUTES: Final = 22
-"""Where in a batch the lower byte of its attributes is."""
 
 
 class _Run:

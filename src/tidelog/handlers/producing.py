@@ -19,6 +19,8 @@ and a sentence where there is an error."""
 ALL: Final = -1
 ACKS: Final = (ALL, 0, 1)
 NOTHING: Final = -1
+ATTRIBUTES: Final = 22
+"""Where in a batch the lower byte of its attributes is."""
 
 
 def refusal(error: KafkaError) -> Result:

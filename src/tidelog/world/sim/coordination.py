@@ -218,7 +218,7 @@ class SimCoordination:
 
     def _send(self, request: Request[Any]) -> None:
         self._leaving.append(request)
-        self._loop.after(int(self._random() * (self.faults.delay_ms_max + 1)), self._arrive)
+        self._loop.after(self._delay_ms(), self._arrive)
 
     def _arrive(self) -> None:
         """A request, the first that left, is at the ensemble."""
@@ -254,12 +254,15 @@ class SimCoordination:
     def _bring(self, news: News) -> None:
         if not self._is_dead:
             self._arriving.append(news)
-            self._loop.after(int(self._random() * (self.faults.delay_ms_max + 1)), self._deliver)
+            self._loop.after(self._delay_ms(), self._deliver)
 
     def _deliver(self) -> None:
         """In order, whichever timer fires first."""
         if self._arriving:
             self._arriving.popleft().tell()
+
+    def _delay_ms(self) -> int:
+        return int(self._random() * (self.faults.delay_ms_max + 1))
 
     # Inside: what breaks.
 
