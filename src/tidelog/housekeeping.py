@@ -181,8 +181,14 @@ class Housekeeping:
         )
 
     def _putting_in_place(self, cleaning: Cleaning) -> Steps:
+        """Only then is there another one: it would write files with the same names."""
+        try:
+            yield from self._swapping(cleaning)
+        finally:
+            self._is_cleaning = False
+
+    def _swapping(self, cleaning: Cleaning) -> Steps:
         log, log_dir = cleaning.candidate.log, cleaning.log_dir
-        self._is_cleaning = False
         try:
             result = self._cleaner.result(cleaning)
             if result is None:

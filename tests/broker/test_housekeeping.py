@@ -1,6 +1,7 @@
 """What a broker does for its logs from time to time, on virtual time."""
 
 import errno
+import logging
 
 import pytest
 
@@ -150,6 +151,48 @@ def test_a_compacted_topic_is_compacted_in_the_background() -> None:
     assert kept[0] > 0
     assert kept[-1] == 29
     assert partition.log.log_end_offset == 30
+
+
+def test_a_log_is_compacted_once_at_a_time_however_slow_its_disk_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S6: a second child would write over what of the first is not in its place yet."""
+    caplog.set_level(logging.INFO, "tidelog.housekeeping")
+    for seed in range(6):
+        node = SimNode(
+            seed=seed,
+            log_segment_bytes=1 << 20,
+            log_cleaner_dedupe_buffer_size=10 << 20,
+            log_cleaner_backoff_ms=5,
+        )
+        client = node.client()
+        client.create("events", cleanup_policy="compact", min_cleanable_dirty_ratio=0.01)
+        for number in range(60):
+            key = f"k{number % 7}"
+            batch = one_batch(f"{number}" + "x" * 300_000, key=key, timestamp=node.clock.now_ms())
+            client.produce("events", batch)
+            node.loop.run_for(100)
+        node.loop.run_for(120_000)
+        assert last_values(node.client(), 60) == {
+            f"k{number % 7}": number for number in range(53, 60)
+        }
+    assert "not compacted" not in caplog.text
+    assert caplog.text.count("compacted partition=events-0") > 10
+
+
+def last_values(client: SimClient, end: int) -> dict[str, int]:
+    """The number at the beginning of the last value of each key."""
+    values: dict[str, int] = {}
+    offset = 0
+    while offset < end:
+        data = client.fetch("events", offset, max_bytes=50 << 20).records
+        for at, header in walk(data):
+            for record in read_records(data[at : at + header.size]):
+                assert record.key is not None
+                assert record.value is not None
+                values[record.key.decode()] = int(record.value.rstrip(b"x"))
+            offset = header.next_offset
+    return values
 
 
 def test_readers_are_taken_past_segments_that_compaction_has_emptied() -> None:

@@ -447,6 +447,39 @@ def test_result_is_dropped_when_the_log_was_truncated_and_written_again() -> Non
     assert last_values(world.log) == values
 
 
+@pytest.mark.parametrize("to", [0, 3, 17])
+def test_what_is_cut_off_while_segments_are_swapped_does_not_come_back(to: int) -> None:
+    """As after an unclean election: between any two steps, with and without a restart."""
+    steps_seen = 0
+    for cut_after in range(100):
+        world = World()
+        found = world.cleaner.pick()
+        assert found is not None
+        cleaning = world.cleaner.begin(found)
+        result = world.cleaner.result(cleaning)
+        assert result is not None
+        log = world.log
+        for step, _ in enumerate(world.cleaner.put_in_place(cleaning, result)):
+            log.disk.sync_folder(log.folder)
+            if step == cut_after:
+                steps_seen += 1
+                truncate_suffix(log, to, NOW)
+                fill(log, 9, first=1_000)
+        if steps_seen <= cut_after:
+            break
+        expected = last_values(log)
+        assert {b"v%d" % number for number in range(1_004, 1_009)} <= set(expected.values())
+        assert world.log_dir.failure is None
+        assert log.log_end_offset <= to + 9
+        assert world.log_dir.cleaner_offsets.get(PARTITION, 0) <= to
+        assert not world.names(".cleaned") + world.names(".swap")
+        end = log.log_end_offset
+        world.sim.kill()
+        assert (last_values(world.log), world.log.log_end_offset) == (expected, end)
+        check_everything(world.log)
+    assert steps_seen > 1
+
+
 def test_truncation_lowers_the_cleaner_checkpoint() -> None:
     """S6: what comes after it has not been compacted."""
     world = World()

@@ -121,7 +121,7 @@ def check_trap_of_columns(address: str, folder: Path) -> None:
     """SPARK-57352: `withColumn` and `drop` have a Connect server look at the plan at once, so that
     a flow does not wait for the table it reads."""
     (folder / "spark-pipeline.yml").unlink()
-    for path in (folder / "transformations").iterdir():
+    for path in (folder / "transformations").glob("*.py"):
         path.unlink()
     made = {"name": "trap", "storage": f"file://{folder}/trap"}
     libraries: dict[str, Any] = {"libraries": [{"glob": {"include": "transformations/**"}}]}

@@ -104,17 +104,24 @@ def _is_overdue(log: PartitionLog, dirty: list[Segment], now_ms: int) -> bool:
 
 def swap_in(log: PartitionLog, group: Mapping[str, Any], now_ms: int) -> Iterator[None]:
     """Puts a cleaned segment in the place of those it was made from. Wherever it yields, the
-    names in the folder must be made durable before it goes on."""
+    names in the folder must be made durable before it goes on. Meanwhile the log may be cut: what
+    was taken off its end must not come back."""
+    truncations = log.truncations
     base, replaced = group["base"], set(group["replaces"])
     old = [segment for segment in log.segments.closed if segment.base_offset in replaced]
     new = Segment(log.folder, base, log.settings, log.home.files, CLEANED)
     new.size = group["size"]
     new.move(log.disk, SWAP)
     yield
+    due_ms = now_ms + log.settings.file_delete_delay_ms
+    if log.truncations != truncations:
+        log.doom([new], due_ms)
+        return
     log.segments.replace(old, [new])
-    log.doom(old, now_ms + log.settings.file_delete_delay_ms)
+    log.doom(old, due_ms)
     yield
-    new.move(log.disk, "")
+    if new in log.segments.all:
+        new.move(log.disk, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +135,12 @@ class Cleaning:
     job: Job
 
     @property
+    def was_cut(self) -> bool:
+        """Whether something was taken off the end of the log since it began."""
+        cuts = self.log_dir.truncations.get(self.candidate.log.partition, 0)
+        return cuts != self.truncations
+
+    @property
     def is_of_use(self) -> bool:
         """Whether the log is still what the child was given: retention, a truncation or the
         end of the topic may have been quicker."""
@@ -136,7 +149,7 @@ class Cleaning:
         return (
             self.log_dir.logs.get(log.partition) is log
             and self.log_dir.failure is None
-            and self.log_dir.truncations.get(log.partition, 0) == self.truncations
+            and not self.was_cut
             and all(now.get(base) == size for base, size in self.sizes.items())
         )
 
@@ -229,6 +242,9 @@ class Cleaner:
         now_ms = log_dir.clock.now_ms()
         for group in result["groups"]:
             yield from swap_in(log, group, now_ms)
+            if cleaning.was_cut:
+                _discard(cleaning)
+                return
         log_dir.cleaner_offsets[log.partition] = result["end"]
 
     def result(self, cleaning: Cleaning) -> dict[str, Any] | None:
