@@ -1,6 +1,7 @@
 """`tidelog produce` and `tidelog consume` against a server: what goes in comes out (A1, R1)."""
 
 import json
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -79,6 +80,31 @@ def test_properties_of_the_console_tools_do_the_same(shared_server: Server) -> N
     shown = ("--property", "print.key=true", "--property", "key.separator=-")
     command = ("consume", *where, "--from-beginning", *shown, "--max-messages", "2")
     assert run(*command) == (0, b"a-1\nb-2\n", "")
+
+
+def test_settings_of_a_client_come_from_a_file_too(shared_server: Server, tmp_path: Path) -> None:
+    """As the newer and as the older console tools name it; what is given by hand goes before."""
+    topic = made("from-a-file")
+    ones, twos, threes = (digit * 200 + b"\n" for digit in (b"1", b"2", b"3"))
+    file = tmp_path / "client.properties"
+    file.write_text("# of ours\ncompression.type=zstd\nlinger.ms=1\n")
+    old = ("--broker-list", shared_server.address, "--topic", topic)
+    written(*old, "--producer.config", str(file), "--sync", lines=ones + twos)
+    property_ = ("--command-property", "compression.type=gzip")
+    written(*old, "--command-config", str(file), *property_, lines=threes)
+    (segment,) = (shared_server.log_dir / f"{topic}-0").glob("*.log")
+    batches = list(dump(RealDisk(), str(segment), DumpOptions()))
+    codecs = [line.split("compresscodec: ")[1].split()[0] for line in batches if "compress" in line]
+    assert codecs == ["zstd", "zstd", "gzip"], "two batches: each was waited for"
+    file.write_text("isolation.level=read_committed\n")
+    assert read(topic, "--consumer.config", str(file)) == ones + twos + threes
+    file.write_text("no.such.setting=1\n")
+    status, _, err = run("consume", topic, "--command-config", str(file))
+    assert status == 1
+    assert "no.such.setting" in err
+    status, _, err = run("produce", topic, "--command-config", str(tmp_path / "missing"))
+    assert status == 1
+    assert "missing: cannot be read" in err
 
 
 def test_json_has_an_object_for_each_record() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from support.coordinated import RealEmbedded
+from support.coordinated import RealEmbedded, RealZooKeeper
+from support.zookeepers import new_connect
 from tidelog.base.coordination import Create, SetData
 from tidelog.cli.defaults import DEFAULT_FOLDER
+from tidelog.cli.free_ports import free_ports
 from tidelog.cli.main import app
 
 STATE = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
@@ -128,7 +130,7 @@ def test_a_folder_without_a_tree_is_answered_with_what_to_name(
     assert (status, out) == (1, "")
     assert err == (
         f"tidelog: {DEFAULT_FOLDER}/znodes: there is no tree of znodes; name the data folder of a "
-        "server with --dir, or its file with --config\n"
+        "server with --dir, its file with --config, or a cluster's ZooKeeper with --zookeeper\n"
     )
     assert list(tmp_path.iterdir()) == [], "looking makes no folder"
 
@@ -142,15 +144,72 @@ def test_the_folder_may_come_from_the_settings_of_the_server(
     assert run("ls", "--config", str(config)) == (0, "brokers\nraw\n", "")
     both = run("ls", "--config", str(config), "--dir", str(tmp_path))
     assert both[0] == 1
-    assert "--dir and --config both name the folder" in both[2]
+    assert "--dir, --config and --zookeeper each name the tree" in both[2]
 
 
-def test_a_server_that_uses_zookeeper_is_not_looked_at_in_files(tmp_path: Path) -> None:
+@pytest.fixture
+def connect() -> Iterator[str]:
+    """A real ZooKeeper, with a few nodes below a chroot."""
+    connect = new_connect()
+    place = RealZooKeeper(connect)
+    place.write(
+        Create(path="/brokers"),
+        Create(path="/brokers/ids"),
+        Create(path="/brokers/ids/0", data=b'{"port":9092}', ephemeral=True),
+        Create(path="/brokers/topics"),
+        Create(path="/brokers/topics/orders", data=STATE),
+    )
+    yield connect
+    place.release()
+
+
+def test_the_nodes_of_a_cluster_are_shown_from_its_zookeeper(connect: str, tmp_path: Path) -> None:
+    """T4: any node, embedded or ZooKeeper."""
+    there = ("--zookeeper", connect)
+    assert run("get", "/brokers/topics/orders", *there) == (0, STATE.decode() + "\n", "")
+    assert run("ls", "/brokers", *there) == (0, "ids\ntopics\n", "")
+    assert run("ls", "/brokers", "-R", *there)[1].splitlines() == [
+        "/brokers",
+        "├── ids",
+        "│   └── 0 (ephemeral)",
+        "└── topics",
+        "    └── orders",
+    ]
+    assert json.loads(run("ls", "-R", "--json", *there)[1])[:3] == [
+        "/",
+        "/brokers",
+        "/brokers/ids",
+    ]
+    seen = json.loads(run("get", "/brokers/ids/0", "--json", *there)[1])
+    assert seen["data"] == '{"port":9092}'
+    assert seen["ephemeral_owner"] != 0
     config = tmp_path / "server.properties"
-    config.write_text("broker.id=3\nzookeeper.connect=localhost:2181\n")
-    status, _, err = run("ls", "--config", str(config))
+    config.write_text(f"broker.id=3\nzookeeper.connect={connect}\n")
+    assert run("ls", "/brokers", "--config", str(config)) == (0, "ids\ntopics\n", "")
+
+
+def test_what_is_not_in_zookeeper_is_named_and_not_made(connect: str) -> None:
+    status, _, err = run("get", "/brokers/nowhere/at/all", "--zookeeper", connect)
     assert status == 1
-    assert "the nodes are in ZooKeeper" in err
+    assert err == (
+        "tidelog: /brokers/nowhere/at/all: there is no such node; below /brokers there is "
+        "ids, topics\n"
+    )
+    other = f"{connect}-other"
+    status, _, err = run("ls", "--zookeeper", other)
+    assert (status, err) == (
+        1,
+        "tidelog: /: there is no such node; below / there is nothing\n",
+    )
+    assert run("ls", "--zookeeper", other)[0] == 1, "looking makes no chroot"
+
+
+def test_a_zookeeper_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.world.real.zookeeper_reading._ANSWER_SECONDS_MAX", 0.5)
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
+    status, _, err = run("ls", "--zookeeper", nobody)
+    assert status == 1
+    assert err.startswith(f"tidelog: {nobody}: no ZooKeeper answered there")
 
 
 def test_a_damaged_tree_is_refused_by_the_file_that_is_damaged(

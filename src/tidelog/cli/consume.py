@@ -6,6 +6,7 @@ kafka-console-consumer it begins at the end, or where the group is, and waits fo
 """
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from tidelog.cli.kafka_style import (
     BOOTSTRAP_SERVER,
     Bootstrap,
     Zookeeper,
+    client_properties,
     one_of,
     split_assignments,
 )
@@ -63,7 +65,18 @@ _Isolation = Annotated[
 ]
 _ConsumerProperties = Annotated[
     list[str] | None,
-    typer.Option("--consumer-property", metavar="NAME=VALUE", help="A setting of librdkafka."),
+    typer.Option(
+        "--consumer-property",
+        "--command-property",
+        metavar="NAME=VALUE",
+        help="A setting of librdkafka.",
+    ),
+]
+_ConsumerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", "--consumer.config", metavar="FILE", help="Such settings, one a line."
+    ),
 ]
 _Group = Annotated[
     str | None,
@@ -88,6 +101,7 @@ def consume(
     properties: _Properties = None,
     isolation_level: _Isolation = "read_uncommitted",
     consumer_properties: _ConsumerProperties = None,
+    consumer_file: _ConsumerFile = None,
     group: _Group = None,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
     _zookeeper: Zookeeper = None,
@@ -113,7 +127,7 @@ def consume(
     levels = ("read_committed", "read_uncommitted")
     settings = {
         "isolation.level": one_of(isolation_level, levels, "--isolation-level"),
-        **split_assignments(consumer_properties, "--consumer-property"),
+        **client_properties(consumer_file, consumer_properties, "--consumer-property"),
     }
 
     from tidelog.cli.consuming import Limits, Source, print_records

@@ -5,12 +5,14 @@ Kafka's flag for an action becomes the word for it, and the word comes first, wh
 """
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from tidelog.base.errors import BadValue
+from tidelog.base.properties import parse_properties
 
 BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
 
@@ -71,6 +73,17 @@ def split_assignment(text: str, option: str) -> tuple[str, str]:
 
 def split_assignments(texts: list[str] | None, option: str) -> dict[str, str]:
     return dict(split_assignment(text, option) for text in texts or ())
+
+
+def client_properties(file: Path | None, texts: list[str] | None, option: str) -> dict[str, str]:
+    """Settings of a client: those of a file, and over them those of the command line."""
+    given = {}
+    if file is not None:
+        try:
+            given = parse_properties(file.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadValue(f"{file}: cannot be read: {error}") from None
+    return given | split_assignments(texts, option)
 
 
 def one_of(value: str, allowed: tuple[str, ...], option: str) -> str:

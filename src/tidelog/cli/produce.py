@@ -7,6 +7,7 @@ The command ends when everything was acknowledged, with status 1 if something wa
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -16,6 +17,7 @@ from tidelog.cli.kafka_style import (
     BOOTSTRAP_SERVER,
     Bootstrap,
     Zookeeper,
+    client_properties,
     one_of,
     split_assignments,
 )
@@ -73,7 +75,25 @@ _Properties = Annotated[
 ]
 _ProducerProperties = Annotated[
     list[str] | None,
-    typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of librdkafka."),
+    typer.Option(
+        "--producer-property",
+        "--command-property",
+        metavar="NAME=VALUE",
+        help="A setting of librdkafka.",
+    ),
+]
+_ProducerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", "--producer.config", metavar="FILE", help="Such settings, one a line."
+    ),
+]
+_Sync = Annotated[
+    bool, typer.Option("--sync", help="Wait for each record to be written before the next.")
+]
+_BrokerList = Annotated[
+    str | None,
+    typer.Option("--broker-list", hidden=True, help="What --bootstrap-server was once called."),
 ]
 
 
@@ -91,7 +111,10 @@ def produce(
     compression: _Compression = "none",
     properties: _Properties = None,
     producer_properties: _ProducerProperties = None,
+    producer_file: _ProducerFile = None,
+    sync: _Sync = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    broker_list: _BrokerList = None,
     _zookeeper: Zookeeper = None,
 ) -> None:
     """Write records to a topic: one for each line, or for each VALUE.
@@ -120,14 +143,14 @@ def produce(
     settings = {
         "acks": one_of(acks, _ACKS, "--acks"),
         "compression.type": one_of(compression, _CODECS, "--compression"),
-        **split_assignments(producer_properties, "--producer-property"),
+        **client_properties(producer_file, producer_properties, "--producer-property"),
     }
     name, arguments = _topic_and_values(topic, values or [], topic_flag)
 
     from tidelog.cli.producing import Destination, write_records
 
-    where = Destination(topic=name, partition=partition, bootstrap=bootstrap)
-    write_records(where, _records(arguments, reader, same), settings)
+    where = Destination(topic=name, partition=partition, bootstrap=broker_list or bootstrap)
+    write_records(where, _records(arguments, reader, same), settings, one_by_one=sync)
 
 
 def _topic_and_values(

@@ -32,19 +32,24 @@ class Destination:
 
 
 def write_records(
-    where: Destination, records: Iterable[InputRecord], settings: Mapping[str, str]
+    where: Destination,
+    records: Iterable[InputRecord],
+    settings: Mapping[str, str],
+    *,
+    one_by_one: bool,
 ) -> None:
     _check(where)
     outage = Outage(where.bootstrap)
     producer = make(Producer, _settings(where, outage, settings), "--producer-property")
     with Interrupts() as interrupts:
-        _send_all(Sender(producer, where, outage, interrupts), records)
+        sender = Sender(producer, where, outage, interrupts)
+        _send_all(sender, records, one_by_one=one_by_one or sys.stdin.isatty())
 
 
-def _send_all(sender: "Sender", records: Iterable[InputRecord]) -> None:
+def _send_all(sender: "Sender", records: Iterable[InputRecord], *, one_by_one: bool) -> None:
     """What came before a mistake or Ctrl-C is written, as far as that is possible."""
     try:
-        _send_each(sender, records)
+        _send_each(sender, records, one_by_one=one_by_one)
     except KeyboardInterrupt:
         remark("")
         sender.flush(_LAST_SECONDS)
@@ -52,12 +57,11 @@ def _send_all(sender: "Sender", records: Iterable[InputRecord]) -> None:
     sender.report()
 
 
-def _send_each(sender: "Sender", records: Iterable[InputRecord]) -> None:
-    is_typed = sys.stdin.isatty()
+def _send_each(sender: "Sender", records: Iterable[InputRecord], *, one_by_one: bool) -> None:
     try:
         for record in records:
             sender.send(record)
-            if is_typed:
+            if one_by_one:
                 sender.flush()
     except BadValue:
         sender.flush()

@@ -1,29 +1,31 @@
-"""`tidelog znode get|ls`: what a single node's coordination holds, for people and for scripts.
+"""`tidelog znode get|ls`: what the coordination holds, for people and for scripts.
 
-The tree is read from its files and never changed, so it makes no difference whether the server
-runs. If it does, the last write to be seen may be one that it is just making durable.
+A single server's tree is read from its files and never changed, so it makes no difference whether
+the server runs. If it does, the last write to be seen may be one that it is just making durable.
+A cluster's is read from its ZooKeeper.
 """
 
 import json
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import typer
 
-from tidelog.base.coordination import CoordinationError, Trouble
+from tidelog.base.coordination import CoordinationError, Node, Stat, Trouble
 from tidelog.base.errors import BadValue
 from tidelog.cli.defaults import DEFAULT_FOLDER
 from tidelog.cli.server import read_settings
 from tidelog.log.dump_text import printable
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.znode_files import FOLDER, is_there, load
-from tidelog.world.znode_paths import split_path
-from tidelog.world.znode_tree import Znode, ZnodeTree
+from tidelog.world.znode_paths import ROOT, join_path, split_path
+from tidelog.world.znode_tree import ZnodeTree
 
 _ATTEMPTS: Final = 5
 _NAMES_MAX: Final = 10
@@ -42,20 +44,37 @@ _Config = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="The server.properties that names it."),
 ]
+_ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper", metavar="CONNECT", help="A cluster's ZooKeeper: host:port,host:port/chroot."
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.callback()
 def znode() -> None:
-    """Look at the nodes in which a single server keeps its topics, configs and ids.
+    """Look at the nodes in which topics, configs and ids are kept, by a server or in ZooKeeper.
 
     \b
     For example:
       tidelog znode ls -R
       tidelog znode get /brokers/topics/orders/partitions/0/state
+      tidelog znode ls /brokers/ids --zookeeper 127.0.0.1:2181
 
-    Works while the server runs and when it does not.
+    A single server need not run for it; of a cluster, its ZooKeeper must.
     """
+
+
+class _Nodes(Protocol):
+    """A tree of nodes, wherever it is."""
+
+    def get(self, path: str) -> Node: ...
+
+    def children(self, path: str) -> list[str]: ...
+
+    def exists(self, path: str) -> Stat | None: ...
 
 
 @app.command()
@@ -63,19 +82,21 @@ def get(
     path: _NodePath,
     folder: _Folder = None,
     config: _Config = None,
+    zookeeper: _ZooKeeper = None,
     with_stat: Annotated[
         bool, typer.Option("--stat", "-s", help="Also versions, zxids, times and owner.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
     """Print the data of a node."""
-    node = _find(_open(folder, config), path)
+    with _open(folder, config, zookeeper) as nodes:
+        node = _find(nodes, path)
     if as_json:
-        _print(json.dumps({"path": path, **_data(node.data), **asdict(node.stat())}, indent=2))
+        _print(json.dumps({"path": path, **_data(node.data), **asdict(node.stat)}, indent=2))
         return
     _print(printable(node.data))
     if with_stat:
-        for name, value in asdict(node.stat()).items():
+        for name, value in asdict(node.stat).items():
             _print(f"{name} = {f'{value:#x}' if name in _IN_HEXADECIMAL else value}")
 
 
@@ -84,37 +105,42 @@ def ls(
     path: _NodePath = "/",
     folder: _Folder = None,
     config: _Config = None,
+    zookeeper: _ZooKeeper = None,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-R", help="All that is below it, as a tree.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
     """Print the names below a node."""
-    tree = _open(folder, config)
-    node = _find(tree, path)
-    if as_json:
-        names = [below for below, _ in tree.walk(path)] if recursive else tree.children(path)
-        _print(json.dumps(names, indent=2))
-        return
-    for line in _branches(path, node) if recursive else tree.children(path):
-        _print(printable(line.encode()))
+    with _open(folder, config, zookeeper) as nodes:
+        _find(nodes, path)
+        if as_json:
+            names = list(_walk(nodes, path)) if recursive else nodes.children(path)
+            _print(json.dumps(names, indent=2))
+            return
+        for line in _branches(nodes, path, path) if recursive else nodes.children(path):
+            _print(printable(line.encode()))
 
 
-def _open(folder: Path | None, config: Path | None) -> ZnodeTree:
-    if folder is not None and config is not None:
-        raise BadValue("--dir and --config both name the folder: give one of them")
+def _open(
+    folder: Path | None, config: Path | None, zookeeper: str | None
+) -> AbstractContextManager[_Nodes]:
+    if sum(given is not None for given in (folder, config, zookeeper)) > 1:
+        raise BadValue("--dir, --config and --zookeeper each name the tree: give one of them")
     settings = read_settings(config, [])
-    if settings["zookeeper.connect"] is not None:
-        raise BadValue(
-            f"{config}: zookeeper.connect is set, so the nodes are in ZooKeeper and not in files"
-        )
+    if zookeeper is None and settings["zookeeper.connect"] is not None:
+        zookeeper = settings.text("zookeeper.connect")
+    if zookeeper is not None:
+        from tidelog.world.real.zookeeper_reading import ReadZooKeeper
+
+        return ReadZooKeeper(zookeeper)
     where = f"{folder or settings.log_dirs[0]}/{FOLDER}"
     if not is_there(RealDisk(), where):
         raise BadValue(
-            f"{where}: there is no tree of znodes; name the data folder of a server with --dir, or "
-            "its file with --config"
+            f"{where}: there is no tree of znodes; name the data folder of a server with --dir, "
+            "its file with --config, or a cluster's ZooKeeper with --zookeeper"
         )
-    return _load_while_in_use(where)
+    return nullcontext(_load_while_in_use(where))
 
 
 def _load_while_in_use(folder: str) -> ZnodeTree:
@@ -128,18 +154,20 @@ def _load_while_in_use(folder: str) -> ZnodeTree:
     return load(RealDisk(), folder).tree
 
 
-def _find(tree: ZnodeTree, path: str) -> Znode:
+def _find(nodes: _Nodes, path: str) -> Node:
     try:
-        return tree.find(path)
+        return nodes.get(path)
     except CoordinationError as error:
         if error.trouble is Trouble.bad_arguments:
             raise BadValue(
                 f"{path}: must begin with /, and have a name between any two of them"
             ) from None
+        if error.trouble is not Trouble.no_node:
+            raise BadValue(str(error)) from None
     above, _ = split_path(path)
-    while tree.exists(above) is None:
+    while above != ROOT and nodes.exists(above) is None:
         above, _ = split_path(above)
-    names = tree.children(above) or ["nothing"]
+    names = (nodes.children(above) if nodes.exists(above) else []) or ["nothing"]
     more = ["..."] if len(names) > _NAMES_MAX else []
     there = printable(", ".join(names[:_NAMES_MAX] + more).encode())
     raise BadValue(f"{path}: there is no such node; below {above} there is {there}")
@@ -152,15 +180,33 @@ def _data(data: bytes) -> dict[str, Any]:
         return {"data_base64": b64encode(data).decode()}
 
 
-def _branches(name: str, node: Znode, indent: str = "") -> Iterator[str]:
-    yield f"{name} (ephemeral)" if node.owner else name
-    children = sorted((node.children or {}).items())
-    for number, (child_name, child) in enumerate(children, start=1):
+def _walk(nodes: _Nodes, path: str) -> Iterator[str]:
+    """A node and all below it, parents before their children, names in order."""
+    yield path
+    for name in _names_below(nodes, path):
+        yield from _walk(nodes, join_path(path, name))
+
+
+def _branches(nodes: _Nodes, path: str, name: str, indent: str = "") -> Iterator[str]:
+    stat = nodes.exists(path)
+    yield f"{name} (ephemeral)" if stat is not None and stat.ephemeral_owner else name
+    children = _names_below(nodes, path)
+    for number, child in enumerate(children, start=1):
         is_last = number == len(children)
         first, others = ("└── ", "    ") if is_last else ("├── ", "│   ")
-        lines = _branches(child_name, child, indent + others)
+        lines = _branches(nodes, join_path(path, child), child, indent + others)
         yield f"{indent}{first}{next(lines)}"
         yield from lines
+
+
+def _names_below(nodes: _Nodes, path: str) -> list[str]:
+    """None below a node that is gone since its parent was looked at."""
+    try:
+        return nodes.children(path)
+    except CoordinationError as error:
+        if error.trouble is Trouble.no_node:
+            return []
+        raise BadValue(str(error)) from None
 
 
 def _print(line: str) -> None:
