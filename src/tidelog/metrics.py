@@ -2,28 +2,35 @@
 
 The page is made from plain counters and from the state of the broker when somebody asks for
 it; nothing is kept up to date for it in between. It is served by the broker's own loop on
-`metrics.port`, to whatever looks like an HTTP GET.
+`metrics.port`, to whatever looks like an HTTP GET: in slices, because a broker may have thousands
+of partitions.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from tidelog.base.ports import Connection
+from tidelog.base.ports import Clock, Connection, Loop
 from tidelog.broker import Broker
 from tidelog.cluster.effective import effective_topic_settings
 from tidelog.cluster.image import NO_LEADER, PartitionInfo
 from tidelog.handlers.table import NAMES
 from tidelog.partition import Partition
+from tidelog.slices import Sliced
 
 REQUEST_BYTES_MAX: Final = 16 * 1024
+CONNECTIONS_MAX: Final = 20
+IDLE_MS_MAX: Final = 300_000
+ROWS_BETWEEN: Final = 50
+"""Lines of the page that are made before others may come in between."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[dict[str, str], float]
 
 
-def page(broker: Broker) -> str:
-    return "".join(text for family in _families(broker) for text in family)
+def lines(broker: Broker) -> Iterator[str]:
+    for family in _families(broker):
+        yield from family
 
 
 def _families(broker: Broker) -> Iterator[Iterator[str]]:
@@ -83,9 +90,15 @@ def _traffic(broker: Broker) -> Iterator[Iterator[str]]:
     for name, text, value in (
         ("connections_accepted_total", "Connections taken.", counters.connections_accepted),
         ("connections_refused_total", "Connections refused.", counters.connections_refused),
-        ("requests_refused_total", "Requests that nobody could read.", counters.requests_refused),
+        (
+            "requests_refused_total",
+            "Requests that were not read or are not served.",
+            counters.requests_refused,
+        ),
     ):
         yield _family("counter", name, text, [({}, value)])
+    garbage: list[Sample] = [({}, counters.garbage_us / 1e6)]
+    yield _family("counter", "garbage_seconds_total", "Spent on collecting garbage.", garbage)
     yield _gauge("fetch_sessions", "Fetch sessions that are open.", [({}, len(broker.sessions))])
 
 
@@ -111,11 +124,12 @@ def _storage(broker: Broker) -> Iterator[Iterator[str]]:
         ("log_size_bytes", "Bytes of the log's segments.", lambda p: p.log.segments.size),
     )
     for name, text, of in gauges:
-        samples = [
-            ({"topic": partition.topic, "partition": str(partition.index)}, of(partition))
-            for partition in rows
-        ]
-        yield _gauge(name, text, samples)
+        yield _gauge(name, text, _of_partitions(rows, of))
+
+
+def _of_partitions(rows: list[Partition], of: Callable[[Partition], int]) -> Iterator[Sample]:
+    for partition in rows:
+        yield {"topic": partition.topic, "partition": str(partition.index)}, of(partition)
 
 
 def _histogram(broker: Broker) -> Iterator[str]:
@@ -145,14 +159,51 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+class MetricsPages:
+    """Those who ask for the page: a few at a time, and none that has nothing to ask."""
+
+    def __init__(self, broker: Broker, loop: Loop, clock: Clock) -> None:
+        self.broker = broker
+        self._loop = loop
+        self._clock = clock
+        self._open = 0
+
+    def accept(self, link: Connection) -> "MetricsPage | None":
+        if self._open >= CONNECTIONS_MAX:
+            return None
+        self._open += 1
+        page = MetricsPage(self, link)
+        self._look_again(page)
+        return page
+
+    def left(self) -> None:
+        self._open -= 1
+
+    def _look_again(self, page: "MetricsPage") -> None:
+        self._loop.call_at(self._clock.monotonic_ms() + IDLE_MS_MAX, lambda: self._look(page))
+
+    def _look(self, page: "MetricsPage") -> None:
+        if page.is_open and page.was_asked():
+            self._look_again(page)
+
+
 class MetricsPage:
     """A connection that asks for the page, as often as it likes."""
 
-    def __init__(self, broker: Broker, link: Connection) -> None:
-        self._broker = broker
+    def __init__(self, owner: MetricsPages, link: Connection) -> None:
+        self._owner = owner
         self._link = link
         self._buffer = bytearray(REQUEST_BYTES_MAX)
         self._filled = 0
+        self._is_asked = False
+        self.is_open = True
+
+    def was_asked(self) -> bool:
+        """Since the last time; else the connection ends here."""
+        was, self._is_asked = self._is_asked, False
+        if not was:
+            self._link.abort()
+        return was
 
     def buffer(self) -> memoryview:
         return memoryview(self._buffer)[self._filled :]
@@ -161,12 +212,14 @@ class MetricsPage:
         self._filled += size
         head = bytes(self._buffer[: self._filled])
         if b"\r\n\r\n" in head:
+            self._is_asked = True
             self._answer(head.split(b" ", 2))
         elif self._filled == REQUEST_BYTES_MAX:
             self._send("431 Request Header Fields Too Large", "too long a request\n")
 
-    def closed(self, why: str) -> None:
-        """Nothing is kept, so nothing has to be let go."""
+    def closed(self, _why: str) -> None:
+        self.is_open = False
+        self._owner.left()
 
     def _answer(self, words: list[bytes]) -> None:
         if len(words) < 3 or words[0] not in (b"GET", b"HEAD"):
@@ -174,7 +227,20 @@ class MetricsPage:
         elif words[1].split(b"?")[0] not in (b"/", b"/metrics"):
             self._send("404 Not Found", "the page is /metrics\n")
         else:
-            self._send("200 OK", page(self._broker), with_body=words[0] == b"GET")
+            self._link.pause()
+            making = self._making(with_body=words[0] == b"GET")
+            self._owner.broker.slices.run(making, self._link.abort)
+
+    def _making(self, *, with_body: bool) -> Sliced:
+        """Nothing more is read meanwhile."""
+        made = []
+        for number, line in enumerate(lines(self._owner.broker), start=1):
+            made.append(line)
+            if number % ROWS_BETWEEN == 0:
+                yield None
+        if self.is_open:
+            self._send("200 OK", "".join(made), with_body=with_body)
+            self._link.resume()
 
     def _send(self, status: str, text: str, *, with_body: bool = True) -> None:
         body = text.encode()

@@ -40,6 +40,7 @@ class Counters:
     __slots__ = (
         "connections_accepted",
         "connections_refused",
+        "garbage_us",
         "requests_refused",
         "times",
     )
@@ -49,6 +50,8 @@ class Counters:
         """By API key."""
         self.connections_accepted = 0
         self.connections_refused = 0
+        self.garbage_us = 0
+        """How long the loop stood still for the garbage collector."""
         self.requests_refused = 0
         """Those that could not be read, or asked for what is not served."""
 

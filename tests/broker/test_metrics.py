@@ -1,0 +1,106 @@
+"""The page for Prometheus, on virtual time: what it counts, and whom it lets in (O3)."""
+
+from support.brokers import SimNode, one_batch
+from tidelog.base.ports import Connection, Receiver
+from tidelog.metrics import CONNECTIONS_MAX, IDLE_MS_MAX, MetricsPages, lines
+
+PORT = 9_999
+GET = b"GET /metrics HTTP/1.1\r\n\r\n"
+
+
+class Asking:
+    """A connection to the page."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._room = bytearray(1 << 16)
+        self.seen = b""
+        self.is_closed = False
+        opened: list[Connection | OSError] = []
+
+        def take(link: Connection | OSError) -> Receiver | None:
+            opened.append(link)
+            return None if isinstance(link, OSError) else self
+
+        node.network.host("client").connect("node", PORT, take)
+        assert node.loop.run_until(lambda: bool(opened))
+        assert not isinstance(opened[0], OSError)
+        self.link = opened[0]
+
+    def buffer(self) -> memoryview:
+        return memoryview(self._room)
+
+    def received(self, size: int) -> None:
+        self.seen += self._room[:size]
+
+    def closed(self, _why: str) -> None:
+        self.is_closed = True
+
+    @property
+    def is_answered(self) -> bool:
+        head, found, body = self.seen.partition(b"\r\n\r\n")
+        if not found:
+            return False
+        length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+        return len(body) >= length
+
+
+def values(node: SimNode) -> dict[str, float]:
+    text = "".join(lines(node.broker))
+    rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in rows}
+
+
+def with_page(node: SimNode) -> SimNode:
+    pages = MetricsPages(node.broker, node.loop, node.clock)
+    node.network.host("node").listen("node", PORT, pages.accept)
+    return node
+
+
+def test_requests_and_bytes_are_counted() -> None:
+    node = SimNode()
+    client = node.client()
+    client.create("events")
+    client.produce("events", one_batch("x" * 1_000))
+    assert client.fetch("events", 0).records
+    before = values(node)
+    assert before['tidelog_bytes_in_total{topic="events"}'] > 1_000
+    assert before['tidelog_bytes_out_total{topic="events"}'] > 1_000
+    assert before["tidelog_requests_refused_total"] == 0
+    for api_key, version in ((0x7FFF, 0), (3, 999), (0, 2)):
+        stranger = node.client()
+        head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\1\xff\xff"
+        stranger.send_bytes(len(head).to_bytes(4, "big") + head)
+        node.loop.run_for(100)
+    assert values(node)["tidelog_requests_refused_total"] == 3
+
+
+def test_a_long_page_is_made_while_others_are_served() -> None:
+    node = with_page(SimNode())
+    client = node.client()
+    for number in range(10):
+        client.create(f"events-{number}", partitions=100)
+    client.create("other")
+    asking = Asking(node)
+    node.loop.run_for(100)
+    asking.link.send(GET)
+    client.produce("other", one_batch("x"))
+    assert not asking.is_answered, "somebody else was answered before the page was whole"
+    assert node.loop.run_until(lambda: asking.is_answered)
+    assert asking.seen.count(b"tidelog_high_watermark{") == 1_001
+    asking.seen = b""
+    asking.link.send(GET)
+    assert node.loop.run_until(lambda: asking.is_answered), "the connection goes on"
+
+
+def test_a_few_may_ask_and_those_that_do_not_are_sent_away() -> None:
+    node = with_page(SimNode())
+    asking = [Asking(node) for _ in range(CONNECTIONS_MAX + 1)]
+    node.loop.run_for(100)
+    assert [one.is_closed for one in asking] == [False] * CONNECTIONS_MAX + [True]
+    for _ in range(3):
+        asking[0].link.send(GET)
+        node.loop.run_for(IDLE_MS_MAX * 2 // 3)
+    assert [one.is_closed for one in asking] == [False] + [True] * CONNECTIONS_MAX
+    again = Asking(node)
+    again.link.send(GET)
+    assert node.loop.run_until(lambda: again.is_answered), "there is room again"
