@@ -23,7 +23,7 @@ from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Replica
 from tidelog.serving.acks import Acks
-from tidelog.serving.low_waiters import LowWaiters
+from tidelog.serving.low_waiters import LowWaiters, Reached
 from tidelog.serving.waiting import Reader, Waiter, WaitingFollower
 from tidelog.slow_appends import SMALL_BYTES_MAX, Appended, Own, SlowAppends
 
@@ -163,6 +163,7 @@ class Partition:
         if self.is_led:
             self.is_led = False
             self.acks.refuse(self.not_led())
+            self._low.refuse(self.not_led())
             self.wake()
             self.wake_followers()
 
@@ -369,10 +370,14 @@ class Partition:
         self.wake_followers()
         return start
 
-    def when_low(self, offset: int, then: Callable[[], None]) -> None:
-        """Runs `then` once the replicas that live all begin at `offset` or later (S5)."""
+    def when_low(self, offset: int, then: Reached) -> None:
+        """Runs `then` once the replicas that live all begin at `offset` or later (S5), or when
+        that cannot be known here any more."""
         self._low.wait(offset, then)
-        self._low.reached(self.replica.low_watermark())
+        if self.is_led:
+            self._low.reached(self.replica.low_watermark())
+        else:
+            self._low.refuse(self.not_led())
 
     def delete(self) -> None:
         """Whoever waits for it finds out now that it is gone."""

@@ -111,10 +111,21 @@ def test_a_setting_of_a_broker_shows_those_that_count_where_it_is_not_set() -> N
 
 
 def test_passwords_are_never_shown() -> None:
-    settings = Settings.of({"ssl.keystore.password": "s3cret"})
+    """Not even one that somebody could set."""
+    defaults = {name: setting.default for name, setting in BROKER.items()}
+    secret = {"ssl.keystore.password": "s3cret"}
+    settings = Settings({"STATIC_BROKER_CONFIG": secret, "DEFAULT_CONFIG": defaults})
     view = one(describe_broker(settings, 3, "3", ["ssl.keystore.password"]))
     assert (view.value, view.is_sensitive, view.config_type) == (None, True, 9)
     assert "s3cret" not in repr(describe_broker(settings, 3, "3"))
+
+
+def test_a_setting_that_has_no_effect_says_so() -> None:
+    """O2"""
+    settings = Settings.of({"num.io.threads": "4"})
+    view = one(describe_broker(settings, 3, "3", ["num.io.threads"]))
+    assert (view.value, view.read_only) == ("4", True)
+    assert "has no effect: one event loop" in view.documentation
 
 
 def test_settings_of_one_listener_are_shown_too() -> None:

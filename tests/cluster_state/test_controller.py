@@ -130,6 +130,28 @@ def test_a_partition_without_replicas_in_sync_waits_and_is_recovered() -> None:
     assert set(partition.elr) >= {1}
 
 
+def test_a_partition_that_nobody_can_lead_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """E3: each time it goes offline, and by each controller that finds it so."""
+    cluster, members = cluster_of(3)
+    create(members[0], [2])
+    create(members[0], [1, 0], name="led")
+    said = "NoReplicaOnlineException: partition=t-0 has no leader: isr=[2] live=[0, 1]"
+    for times in (1, 2):
+        cluster.kill(members[2])
+        assert cluster.loop.run_until(lambda: partition_of(cluster).leader == -1)
+        cluster.loop.run_for(10_000)
+        assert caplog.text.count(said) == times
+        members[2] = cluster.started(2)
+        assert cluster.loop.run_until(lambda: partition_of(cluster).leader == 2)
+    cluster.kill(members[2])
+    cluster.loop.run_for(10_000)
+    cluster.kill(members[0])
+    assert cluster.loop.run_until(lambda: members[1].is_controller)
+    cluster.loop.run_for(10_000)
+    assert caplog.text.count("NoReplicaOnlineException") == 4
+    assert "partition=led-0" not in caplog.text
+
+
 def test_with_unclean_election_whoever_lives_leads() -> None:
     """E3, E5."""
     cluster, members = cluster_of(3)

@@ -1,6 +1,7 @@
 """Who may tell a broker anything: X16, X17, V20."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from tidelog.base.control import (
     ControlRequest,
     LeaderAndIsrRequest,
     ReplicaStatesRequest,
+    StopPartition,
     StopReplicaRequest,
+    StopTopic,
     UpdateMetadataRequest,
 )
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.fencing import REMOVED_MAX, Fencing
 from tidelog.cluster.image import TopicInfo
-from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.requests import NewTopic, Reassignment
 
 Make = Callable[[int, int], ControlRequest]
 
@@ -55,6 +59,11 @@ def ask(member: Member, request: ControlRequest) -> Any:
     member.metadata.handle(request, answers.append)
     member.loop.run_until(lambda: bool(answers))
     return answers[0]
+
+
+def move(controller: Member, *replicas: int) -> None:
+    wanted = [Reassignment(topic="t", partition=0, replicas=replicas)]
+    assert controller.ask(partial(controller.metadata.alter_reassignments, wanted)) == [None]
 
 
 @pytest.mark.parametrize("make", [leader_and_isr, stop_replica, update_metadata, replica_states])
@@ -128,9 +137,39 @@ def test_a_topic_that_was_deleted_does_not_come_back_by_a_late_request() -> None
     first.delete("t")
     assert cluster.loop.run_until(lambda: not member.metadata.image.topics)
     for request in late:
-        if isinstance(request, UpdateMetadataRequest):
-            ask(member, request)
+        ask(member, request)
     assert member.metadata.image.topics == {}
+    assert member.host.disk.replicas == {}
+
+
+def test_a_replica_that_was_moved_away_does_not_come_back_by_a_late_request() -> None:
+    """V9: it would be empty, and might lead in the epoch in which it did before."""
+    cluster = Cluster()
+    first, member = cluster.started(0), cluster.started(1)
+    (topic,) = first.create(NewTopic(name="t", assignment={0: [1, 0]}))
+    assert isinstance(topic, TopicInfo)
+    assert_agreed(cluster, [first, member])
+    late = [request for _, to, request in cluster.exchange.log if to == 1]
+    move(first, 0)
+    assert cluster.loop.run_until(lambda: not member.host.disk.replicas)
+    for request in late:
+        ask(member, request)
+    assert member.host.disk.replicas == {}
+    move(first, 0, 1)
+    assert cluster.loop.run_until(lambda: (topic.topic_id, 0) in member.host.disk.replicas)
+
+
+def test_only_so_many_removed_replicas_are_remembered() -> None:
+    fencing = Fencing()
+    fencing.registered(1)
+    for number in range(REMOVED_MAX + 1):
+        stop = StopPartition(index=number, leader_epoch=7, delete=True)
+        topic = StopTopic(name="t", topic_id=bytes(16), partitions=(stop,))
+        fencing.note_removed(
+            StopReplicaRequest(controller_id=9, controller_epoch=1, broker_epoch=1, topics=(topic,))
+        )
+    assert len(fencing._removed) == REMOVED_MAX
+    assert (bytes(16), REMOVED_MAX) in fencing._removed
 
 
 def test_a_controller_that_lost_its_session_unnoticed_changes_nothing() -> None:

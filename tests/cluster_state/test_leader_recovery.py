@@ -98,12 +98,17 @@ def test_members_are_asked_when_enough_of_them_are_back(
         ({A: (6, 100), B: (6, 100)}, A),
         ({A: (-1, 0), B: (0, 1)}, B),
         ({A: (-1, 0), B: (-1, 0)}, A),
+        ({A: (-1, 9), B: (6, 3)}, A),
+        ({A: (6, 3), B: (-1, 9)}, B),
+        ({A: (-1, 9), B: (6, 9)}, B),
+        ({A: (-1, 9), B: (6, 12)}, B),
     ],
 )
 def test_the_member_that_is_furthest_leads(
     reports: dict[int, tuple[int, int]], winner: int
 ) -> None:
-    """D10, X21: B had lost its tail, or A had; a higher epoch counts before a longer log."""
+    """D10, X21: B had lost its tail, or A had; a higher epoch counts before a longer log. One from
+    which everything was deleted knows no epoch, and that all that is not there was committed."""
     told: dict[int, Report | None] = {b: report(b, *far) for b, far in reports.items()}
     assert led(decide(leaderless((A, B)), (A, B), told)).leader == winner
 

@@ -88,3 +88,26 @@ def test_a_broker_whose_session_expired_is_no_controller_until_it_is_elected_aga
     assert cluster.loop.run_until(lambda: member.metadata.broker_epoch > epoch)
     assert not cluster.exists("/brokers/topics/u")
     assert member.host.resigned == 1
+
+
+@pytest.mark.parametrize("after_ms", range(8))
+def test_an_election_that_is_asked_for_while_the_session_ends_holds_up_nothing(
+    after_ms: int,
+) -> None:
+    """Partitions are read before leaders are elected: who is deposed over it says so, and takes
+    the next request."""
+    cluster = Cluster()
+    member, other = cluster.started(0), cluster.started(1)
+    member.create(NewTopic(name="t"))
+    answers: list[dict[tuple[str, int], KafkaError | None]] = []
+    member.metadata.elect_leaders("preferred", [("t", 0)], answers.append)
+    cluster.loop.run_for(after_ms)
+    member.coordination.expire()
+    assert cluster.loop.run_until(lambda: bool(answers))
+    error = answers[0]["t", 0]
+    assert error is not None
+    assert error.code in (ErrorCode.not_controller, ErrorCode.election_not_needed)
+    assert cluster.loop.run_until(lambda: other.is_controller)
+    (refused,) = member.create(NewTopic(name="u"))
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.not_controller

@@ -6,7 +6,7 @@ import pytest
 
 from support.admin_node import AdminNode, versions
 from support.logs import NOW, batch
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import PartitionInfo, TopicInfo
 
 DELETE_RECORDS = 21
@@ -60,6 +60,29 @@ def test_what_is_not_committed_cannot_be_deleted(offset: int) -> None:
 @pytest.mark.parametrize("where", [{"topic": "missing"}, {"index": 1}, {"index": -1}])
 def test_a_partition_that_is_not_there_is_told_so(where: dict[str, Any]) -> None:
     assert ask(with_records(1), 0, **where) == (-1, ErrorCode.unknown_topic_or_partition)
+
+
+def test_who_leads_no_more_does_not_say_that_records_are_deleted_elsewhere() -> None:
+    """S5: the leader that comes next may not have heard of it."""
+    partition = with_records(10).partition("orders")
+    ends: list[KafkaError | None] = []
+    start = partition.delete_records(4)
+    partition.when_low(start, ends.append)
+    assert ends == [None]
+    partition.stop_leading()
+    partition.when_low(start, ends.append)
+    assert isinstance(ends[1], KafkaError)
+    assert ends[1].code is ErrorCode.not_leader_or_follower
+
+
+def test_who_waits_for_the_other_replicas_is_told_when_another_leads() -> None:
+    partition = with_records(10).partition("orders")
+    ends: list[KafkaError | None] = []
+    partition.when_low(11, ends.append)
+    assert ends == []
+    partition.stop_leading()
+    assert isinstance(ends[0], KafkaError)
+    assert ends[0].code is ErrorCode.not_leader_or_follower
 
 
 def test_a_partition_that_is_led_elsewhere_is_told_so() -> None:

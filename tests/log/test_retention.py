@@ -194,6 +194,8 @@ def test_delete_records_hides_them_at_once_and_drops_whole_segments_later() -> N
 def test_delete_records_of_minus_one_means_the_high_watermark() -> None:
     world = aged()
     assert delete_records(world.log, -1, 15) == 15
+    assert world.log.epochs.entries == [(0, 0)], "the start is not durable yet"
+    world.log_dir.persist_log_starts()
     assert world.log.epochs.entries == [(0, 15)]
 
 

@@ -12,6 +12,7 @@ from support.machines import Machines, number
 from support.replication_mutants import (
     answer_with_the_next_epoch,
     commit_below_min_isr,
+    compare_deleted_epochs,
     compare_lengths_only,
     count_diverging_fetches,
     count_fetches_of_any_epoch,
@@ -382,6 +383,51 @@ def test_x23_follower_behind_the_start_of_its_leader_begins_there() -> None:
     assert (log.log_start_offset, log.log_end_offset, replica.high_watermark) == (50, 50, 50)
     machines.settle("B")
     assert machines.values("B") == [50, 51]
+
+
+@variants(compare_deleted_epochs)
+def test_x23_follower_with_other_records_than_those_that_were_deleted_begins_anew(
+    mutants: Mutants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V1: B has m3, which was never committed, where A had m4, which was and is deleted."""
+    is_right = apply(mutants, monkeypatch)
+    machines = Machines("AB")
+    machines.hold("A", "e1:m1 e1:m2", high_watermark=2)
+    machines.hold("B", "e1:m1 e1:m2 e1:m3", high_watermark=2)
+    machines.epoch = 2
+    machines.lead("A", isr="A")
+    machines.write("A", 4)
+    machines["A"].log.log_start_offset = 3
+    machines["A"].log.save_start()
+    machines.settle("B")
+    assert (machines.values("B") == []) is is_right
+    assert machines["B"].log.log_end_offset == 3
+    assert isinstance(machines.replica("A").isr, PendingExpand)
+
+
+@pytest.mark.parametrize("end", [1, 3])
+def test_x23_nothing_is_compared_with_a_leader_that_has_no_record_left(end: int) -> None:
+    machines = Machines("AB")
+    machines["A"].log.begin_at(3)
+    machines.hold("B", " ".join(f"e1:m{value}" for value in range(end)), high_watermark=1)
+    machines.epoch = 2
+    machines.lead("A", isr="A")
+    machines.settle("B")
+    log = machines["B"].log
+    assert (log.log_start_offset, log.log_end_offset, log.records) == (3, 3, [])
+
+
+def test_x23_follower_that_has_what_was_deleted_keeps_it() -> None:
+    machines = Machines("AB")
+    for name in "AB":
+        machines.hold(name, "e1:m1 e1:m2", high_watermark=2)
+    machines.epoch = 1
+    machines.lead("A", isr="AB")
+    machines["A"].log.log_start_offset = 2
+    machines["A"].log.save_start()
+    machines.settle("B")
+    assert machines.values("B") == [1, 2]
+    assert machines["B"].log.log_start_offset == 2
 
 
 def test_x23_out_of_range_without_a_reason_drops_nothing() -> None:

@@ -36,6 +36,11 @@ def compare_lengths_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "divergence", divergence)
 
 
+def compare_deleted_epochs(patch: pytest.MonkeyPatch) -> None:
+    """X23: a log is taken to agree with what was deleted, of which nothing is known."""
+    patch.setattr(LeaderEpochs, "earliest", -1)
+
+
 def answer_with_the_next_epoch(patch: pytest.MonkeyPatch) -> None:
     """X5: the end of an epoch nobody knows is said to be the start of the next one."""
 

@@ -1,5 +1,5 @@
 """Histories of the cluster's cores from fresh seeds, with every invariant checked after each step
-(V1-V15, V20) and convergence at the end (H1-H6, H8); and that a seed means the same
+(V1-V15, V17, V20, S5) and convergence at the end (H1-H6, H8, T3); and that a seed means the same
 everywhere (V21).
 """
 
@@ -46,6 +46,10 @@ def test_nothing_is_violated_in_histories_from_fresh_seeds(chunk: int) -> None:
         "expands": counts.expands,
         "power losses": counts.power_losses,
         "leaderless recoveries": counts.recoveries,
+        "reassignments finished": counts.reassignments_finished,
+        "reassignments cancelled": counts.reassignments_cancelled,
+        "log starts moved": counts.log_starts_moved,
+        "logs begun anew": counts.logs_begun_anew,
         "coordinator changes": counts.coordinator_changes,
         "rebalances": counts.rebalances,
         "generations": counts.generations,
@@ -75,6 +79,8 @@ def test_every_kind_of_fault_and_size_is_drawn() -> None:
     assert {options.min_isr for options in drawn} == {1, 2}
     assert {options.partitions for options in drawn} == {1, 2, 3, 4}
     assert {options.members for options in drawn} == {0, 2, 3}
+    assert {options.move_gap_ms for options in drawn} == {0, 100, 300}
+    assert {options.delete_gap_ms for options in drawn} == {0, 100, 300}
     transactional = [options for options in drawn if options.transactors]
     assert {options.newer_transactions for options in transactional} == {True, False}
     assert all(options.newer_transactions for options in drawn if options.late_requests)

@@ -11,7 +11,9 @@ import pytest
 
 from support import cluster_mutants as cluster
 from support import group_mutants as groups
+from support import move_mutants as moves
 from support import replication_mutants as machine
+from support import start_mutants as starts
 from support import transaction_mutants as transactions
 from support.watched import Watched, number
 from tidelog.replication.isr import PendingShrink
@@ -42,6 +44,8 @@ FOCUSED = replace(
     sync_gap_ms=100,
     late_requests=0.5,
     guarded=False,
+    move_gap_ms=0,
+    delete_gap_ms=0,
 )
 
 
@@ -60,6 +64,17 @@ FOCUSED = replace(
         pytest.param(cluster.trust_any_incarnation, ("V2", "V3", "V9"), id="D9-X18"),
         pytest.param(cluster.first_back_leads, ("V2", "V3"), id="D10-X21"),
         pytest.param(cluster.recovered_keeps_its_set, ("V2", "V3"), id="D10-keeps-the-set"),
+        pytest.param(moves.take_the_target_early, ("V11",), id="T3-in-sync"),
+        pytest.param(moves.keep_who_goes_in_the_set, ("V10",), id="T3-set"),
+        pytest.param(moves.tell_nobody_to_go, ("H3",), id="T3-removed"),
+        pytest.param(moves.cancel_in_vain, ("T3",), id="T3-cancelled"),
+        pytest.param(moves.grant_before_the_write, ("T3",), id="T3-granted"),
+        pytest.param(starts.delete_beyond_the_watermark, ("V17",), id="V17-watermark"),
+        pytest.param(starts.move_the_start_back, ("V17",), id="V17-back"),
+        pytest.param(starts.forget_epochs_before_the_start_is_saved, ("V6",), id="V17-epochs"),
+        pytest.param(starts.stay_below_the_start, ("H3",), id="X23-behind"),
+        pytest.param(machine.compare_deleted_epochs, ("V2", "V3", "V5"), id="X23-deleted"),
+        pytest.param(starts.ask_nobody_where_it_starts, ("S5",), id="S5-replicas"),
         pytest.param(groups.answer_before_it_is_committed, ("V15",), id="V15-answered-early"),
         pytest.param(groups.take_commits_of_any_generation, ("V15",), id="V15-generations"),
         pytest.param(transactions.forget_the_marker_of_a_partition, ("H8",), id="V14-no-marker"),
@@ -127,6 +142,13 @@ def test_explorer_finds_the_missing_rule(
             ("pause", "isolation", "process crash"),
             {"session_timeout_ms": 200, "lag_ms_max": 200},
             id="I4-X15",
+        ),
+        pytest.param(
+            moves.forget_wishes_of_the_deposed,
+            "H1",
+            ("coordination loss", "session expiry", *2 * ("preferred leaders",)),
+            {"session_timeout_ms": 200, "fault_gap_ms": 30, "move_gap_ms": 60},
+            id="T3-answered",
         ),
     ],
 )

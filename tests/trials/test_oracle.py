@@ -3,7 +3,7 @@
 import pytest
 
 from support.watched import Watched, number
-from tidelog.cluster.znodes import State
+from tidelog.cluster.znodes import Assignment, State
 from tidelog.replication.isr import Committed, PendingExpand
 from tidelog.replication.remote import Remote
 from tidelog.trials.oracle import Oracle
@@ -189,6 +189,76 @@ def test_set_without_its_leader_is_noticed(isr: tuple[int, ...]) -> None:
         machines.oracle.state_written(
             State(leader=1, leader_epoch=1, isr=isr, controller_epoch=1), 2
         )
+
+
+def test_member_of_set_or_elr_that_is_no_replica_is_noticed() -> None:
+    """V10."""
+    machines = led()
+    machines.oracle.assigned(Assignment(replicas=(1, 3), adding=(3,)))
+    with violated("V10"):
+        machines.oracle.look_at_members()
+    machines.oracle.assigned(Assignment(replicas=(1, 2, 3), adding=(3,)))
+    machines.oracle.look_at_members()
+    outside = State(leader=1, leader_epoch=2, isr=(1,), controller_epoch=1, elr=(4,))
+    with violated("V10"):
+        machines.oracle.state_written(outside, 2)
+
+
+def test_replica_that_is_removed_while_too_few_others_have_everything_is_noticed() -> None:
+    """V11; one is enough where no more replicas are left."""
+    machines = led(min_isr=2)
+    machines.hold("C", "")
+    machines.oracle.removed(number("C"))
+    with violated("V11"):
+        machines.oracle.removed(number("B"))
+    alone = led(min_isr=2)
+    alone.oracle.assigned(Assignment(replicas=(1,)))
+    alone.oracle.removed(number("B"))
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_start_that_moves_back_or_beyond_the_watermark_is_noticed(start: int) -> None:
+    """V17."""
+    machines = led()
+    machines["A"].log.log_start_offset = 1
+    machines.oracle.touched(1)
+    assert machines.oracle.largest_start == 1
+    machines["A"].log.append([(1, 2)])
+    machines["A"].log.log_start_offset = start
+    with violated("V17"):
+        machines.oracle.touched(1)
+
+
+@pytest.mark.parametrize("reason", ["elsewhere", "nobody asked", "restarted"])
+def test_deletion_that_is_answered_too_early_is_noticed(reason: str) -> None:
+    """S5; one that has restarted may start anywhere."""
+    machines = led()
+    leader = machines.replica("A")
+    machines.oracle.deleted(leader, 0, machines.live.get)
+    if reason == "elsewhere":
+        leader.resign()
+    elif reason == "restarted":
+        machines.live[2] += 10
+        machines.oracle.deleted(leader, 1, machines.live.get)
+        return
+    with violated("S5"):
+        machines.oracle.deleted(leader, 1, machines.live.get)
+
+
+def test_log_that_begins_above_what_was_deleted_has_everything() -> None:
+    """V3; and one that begins there with other records has not."""
+    machines = led()
+    machines.write("A", 2)
+    machines.settle("B")
+    log = machines["B"].log
+    log.begin_at(1)
+    log.append([(1, 2)])
+    machines.oracle.touched(2)
+    state = State(leader=1, leader_epoch=1, isr=(1, 2), controller_epoch=1, broker_epochs={2: 2})
+    machines.oracle.state_written(state, 2)
+    log.records[0] = (1, 9)
+    with violated("V3"):
+        machines.oracle.state_written(state, 3)
 
 
 @pytest.mark.parametrize("reason", ["behind", "restarted"])

@@ -19,7 +19,8 @@ def test_run_prints_its_seeds_what_happened_and_how_fast() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = ("elections", "truncations", "shrinks", "expands", "power losses", "recoveries")
     ends = ("committed", "aborted", "timed out", "fenced")
-    for line in (*lines, "commits", *(f"transactions {end}" for end in ends)):
+    moves = ("reassignments finished", "reassignments cancelled", "log starts moved")
+    for line in (*lines, *moves, "commits", *(f"transactions {end}" for end in ends)):
         assert f"\n{line}" in ended.stdout
     assert "30 histories in " in ended.stdout
     assert " a second" in ended.stdout

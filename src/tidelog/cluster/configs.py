@@ -143,11 +143,6 @@ def _check_may_be_stored(setting: Setting) -> None:
             f"{setting.name} is a password, which is not kept in the coordinator; set it in the "
             "broker's file"
         )
-    if setting.name.startswith(("ssl.", "sasl.")):
-        raise BadValue(
-            f"{setting.name} can only be changed for one listener, as listener.name.<listener>."
-            f"{setting.name}"
-        )
 
 
 def _bad_request(why: str) -> KafkaError:

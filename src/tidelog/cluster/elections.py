@@ -269,13 +269,17 @@ def _best(
     situation: Situation,
 ) -> int:
     """The one that is furthest; of equals one that is in the ISR, in the ELR, stays, comes first
-    in the replicas. Who has not reported is behind all that have."""
+    in the replicas. Who has not reported is behind all that have.
 
-    def rank(member: int) -> tuple[tuple[int, int], bool, bool, bool]:
+    A log from which everything was deleted knows no epoch. What was deleted was committed, so
+    whoever ends below it has lost something, whatever its epoch is."""
+    deleted = max((r.log_end_offset for r in reports.values() if r.last_epoch < 0), default=0)
+
+    def rank(member: int) -> tuple[bool, tuple[int, int], bool, bool, bool]:
         report = reports.get(member)
         far = (-2, -1) if report is None else (report.last_epoch, report.log_end_offset)
         stays = member not in situation.shutting_down
-        return far, member in partition.isr, member in partition.elr, stays
+        return far[1] >= deleted, far, member in partition.isr, member in partition.elr, stays
 
     return max(candidates, key=rank)
 

@@ -2,22 +2,30 @@
 
 A controller that was deposed may not know it yet, and a request may be meant for a process that
 has died since: the first carry a lower controller epoch than was seen before, the second another
-broker epoch than the broker's own. It is looked at here, once, for all of them.
+broker epoch than the broker's own. One that was given up with its connection may come after those
+that were sent later. It is looked at here, once, for all of them.
 """
+
+from dataclasses import replace
+from typing import Final
 
 from tidelog.base.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    PartitionState,
     ReplicaStatesRequest,
     ReplicaStatesResponse,
     StopReplicaRequest,
     StopReplicaResponse,
+    TopicState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
 from tidelog.base.errors import ErrorCode
 
 NOT_REGISTERED = -1
+REMOVED_MAX: Final = 10_000
+"""How many replicas are remembered that were removed: what comes late is not that late."""
 
 FencedRequest = (
     LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest | ReplicaStatesRequest
@@ -34,10 +42,14 @@ class Fencing:
         self.broker_epoch = NOT_REGISTERED
         self._went_on: dict[type[FencedRequest], int] = {}
         """Under which controller epoch a request came that was not full, by kind."""
+        self._removed: dict[tuple[bytes, int], int] = {}
+        """The leader epoch in which a replica was removed, by topic id and number; -1 if its topic
+        is gone."""
 
     def registered(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
         self._went_on.clear()
+        self._removed.clear()
 
     def expired(self) -> None:
         self.broker_epoch = NOT_REGISTERED
@@ -61,6 +73,31 @@ class Fencing:
             self._went_on[type(request)] = request.controller_epoch
             return False
         return self._went_on.get(type(request)) == request.controller_epoch
+
+    def note_removed(self, request: StopReplicaRequest) -> None:
+        removed = self._removed
+        for topic in request.topics:
+            for stop in topic.partitions:
+                if stop.delete:
+                    removed[topic.topic_id, stop.index] = stop.leader_epoch
+        while len(removed) > REMOVED_MAX:
+            del removed[next(iter(removed))]
+
+    def without_removed(self, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
+        """What was said of a replica before it was removed is not acted on after that: it would
+        come back empty, and might lead. If it is to come back, that is a later epoch."""
+        if not self._removed:
+            return request
+        topics = []
+        for topic in request.topics:
+            staying = tuple(p for p in topic.partitions if not self._is_removed(topic, p))
+            if staying:
+                topics.append(replace(topic, partitions=staying))
+        return replace(request, topics=tuple(topics))
+
+    def _is_removed(self, topic: TopicState, state: PartitionState) -> bool:
+        epoch = self._removed.get((topic.topic_id, state.index))
+        return epoch is not None and (epoch < 0 or state.leader_epoch <= epoch)
 
 
 def refused(request: FencedRequest, code: ErrorCode) -> FencedResponse:

@@ -110,8 +110,10 @@ class Obeying:
             case LeaderAndIsrRequest() if self.fencing.is_late(request):
                 done(LeaderAndIsrResponse(error_code=ErrorCode.none))
             case LeaderAndIsrRequest():
-                self._host.leader_and_isr(request, partial(self._led, request, done))
+                led = partial(self._led, request, done)
+                self._host.leader_and_isr(self.fencing.without_removed(request), led)
             case StopReplicaRequest():
+                self.fencing.note_removed(request)
                 self._host.stop_replica(request, done)
             case ReplicaStatesRequest():
                 done(self._host.replica_states(request))

@@ -6,6 +6,7 @@ or whose answer was lost, leads to reading the partition and looking at it again
 wishes for a partition (another leader, other replicas) is planned the same way, at its turn.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Clock, Loop
 from tidelog.cluster.dispatch import Dispatch
 from tidelog.cluster.elections import Known, Situation, wanted_state
-from tidelog.cluster.image import NO_LEADER, PartitionInfo
+from tidelog.cluster.image import NO_LEADER, NO_STATE, PartitionInfo
 from tidelog.cluster.realm import PartitionName, Realm
 from tidelog.cluster.reassignment import is_reassigned, next_step
 from tidelog.cluster.recovering import Recovering
 from tidelog.cluster.rereading import Rereading
 from tidelog.cluster.state_writing import Outcome, Planned, StateWriter
+
+_log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1000
 MOVES_MAX: Final = 90
@@ -59,6 +62,8 @@ class Reconciler:
         self._wishes: dict[PartitionName, deque[Wish]] = {}
         self._planning: dict[PartitionName, Wish] = {}
         """Those that are being written."""
+        self._offline: set[PartitionName] = set()
+        """Those that nobody leads, which was said."""
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
 
@@ -73,6 +78,9 @@ class Reconciler:
             self.mark((name, index) for index in range(len(topic.partitions)))
 
     def wish(self, name: PartitionName, wish: Wish) -> None:
+        if self._realm.is_over:
+            wish.done(_deposed())
+            return
         self._wishes.setdefault(name, deque()).append(wish)
         self.mark([name])
 
@@ -86,7 +94,7 @@ class Reconciler:
         wishes, self._wishes = self._wishes, {}
         for waiting in wishes.values():
             for wish in waiting:
-                wish.done(KafkaError(ErrorCode.not_controller, "another broker is controller now"))
+                wish.done(_deposed())
         self._release()
 
     # -- a run
@@ -129,8 +137,10 @@ class Reconciler:
         for name in names:
             before = self._realm.partition(name)
             if before is None:
+                self._offline.discard(name)
                 self._refuse_wishes(name)
                 continue
+            self._tell_if_offline(name, before, situation)
             after = self._wanted(name, before, situation)
             if after is None:
                 continue
@@ -142,6 +152,21 @@ class Reconciler:
                     continue
             planned.append(change)
         return planned
+
+    def _tell_if_offline(
+        self, name: PartitionName, partition: PartitionInfo, situation: Situation
+    ) -> None:
+        """Once, in the words that operators of Kafka look for."""
+        if partition.leader != NO_LEADER or partition.state_version == NO_STATE:
+            self._offline.discard(name)
+        elif name not in self._offline:
+            self._offline.add(name)
+            _log.error(
+                "NoReplicaOnlineException: partition=%s-%d has no leader: isr=%s live=%s",
+                *name,
+                list(partition.isr),
+                sorted(situation.live),
+            )
 
     def _wanted(
         self, name: PartitionName, partition: PartitionInfo, situation: Situation
@@ -231,6 +256,7 @@ class Reconciler:
             self._dispatch.topic_changed(name, [(c.name[1], c.before) for c in changes])
         for change in outcome.done:
             if change.after.leader != NO_LEADER:
+                self._offline.discard(change.name)
                 self._realm.reports.pop(change.name, None)
             self._look_again(change)
 
@@ -245,3 +271,7 @@ class Reconciler:
     def _retry_later(self, names: list[PartitionName]) -> None:
         at_ms = self._clock.monotonic_ms() + RETRY_MS
         self._loop.call_at(at_ms, partial(self.mark, names))
+
+
+def _deposed() -> KafkaError:
+    return KafkaError(ErrorCode.not_controller, "another broker is controller now")

@@ -1,6 +1,7 @@
 """DeleteRecords, API 21: moves where partitions begin, and answers where they begin now (S5).
 
-It answers when the new starts are durable here, and the replicas elsewhere have them too.
+It answers when the new starts are durable here, and the replicas elsewhere have them too; a
+broker that leads no more by then cannot know that, and says so.
 Offset -1 asks for everything that is committed. Records of internal topics, and of topics that
 are only compacted, are not deleted on request.
 """
@@ -69,10 +70,15 @@ class Deleting:
         self, partition: Partition, row: Row, done: Callable[[], None], error: KafkaError | None
     ) -> None:
         if error is None:
-            partition.when_low(row["low_watermark"], done)
+            partition.when_low(row["low_watermark"], partial(self._low, row, done))
         else:
             _refuse(row, error.code)
             done()
+
+    def _low(self, row: Row, done: Callable[[], None], error: KafkaError | None) -> None:
+        if error is not None:
+            _refuse(row, error.code)
+        done()
 
     def _done(self, patience: Patience, name: tuple[str, int]) -> None:
         self._undone.pop(name, None)

@@ -55,7 +55,7 @@ def checkpointing(log_dir: "LogDir") -> Steps:
     for partition, log in log_dir.logs.items():
         if partition in points:
             log.durable_recovery_point = points[partition]
-            log.durable_log_start = starts[partition]
+            log.log_start_is_durable(starts[partition])
 
 
 def _contents(log_dir: "LogDir", starts: Offsets, points: Offsets) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from tidelog.base.ids import NO_EPOCH
 
 NO_OFFSET = -1
+NOTHING_KNOWN = 1 << 31
 
 
 class LeaderEpochs:
@@ -27,6 +28,11 @@ class LeaderEpochs:
     @property
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def earliest(self) -> int:
+        """The first epoch of which anything is known; one beyond all that can be if none is."""
+        return self._epochs[0] if self._epochs else NOTHING_KNOWN
 
     def assign(self, epoch: int, start: int) -> None:
         """Notes that `epoch` begins at `start`. What contradicts it is dropped: entries that

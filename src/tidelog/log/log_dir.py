@@ -300,7 +300,7 @@ class LogDir:
         starts = {p: start for p, start in self.log_starts.items() if start > 0}
         self._write_offsets(LOG_STARTS, starts)
         for log in self.logs.values():
-            log.durable_log_start = log.log_start_offset
+            log.log_start_is_durable(log.log_start_offset)
 
     def persist_high_watermarks(self) -> None:
         self._write_offsets(HIGH_WATERMARKS, self.high_watermarks)

@@ -322,6 +322,12 @@ class LogFiles:
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         return [path for paths in due for path in paths]
 
+    def log_start_is_durable(self, start: int) -> None:
+        """Epochs of what lies below it are of no use any more. Not before: the file that they are
+        written to may outlive a process that has not saved the start."""
+        self.durable_log_start = start
+        self.epochs.advance_log_start(start)
+
     def truncated(self) -> None:
         self.truncations += 1
         self._snapshot_position = 0

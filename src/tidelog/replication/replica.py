@@ -245,10 +245,14 @@ class Replica:
             remote.last_caught_up_ms = max(remote.last_caught_up_ms, asked_ms)
 
     def divergence(self, offset: int, last_epoch: int) -> Divergence | None:
-        """Where a follower's log leaves this one, if it does (X5, X23)."""
+        """Where a follower's log leaves this one, if it does (X5, X23). Nothing is known here of
+        epochs whose records were deleted: a log that ends in one of these, at the start or below,
+        has nothing that could be compared, and begins anew."""
         if last_epoch == NO_EPOCH:
             end = self.log.log_end_offset
             return (NO_EPOCH, end) if offset > end else None
+        if offset <= self.log.log_start_offset and last_epoch < self.log.epochs.earliest:
+            return NO_EPOCH, self.log.log_start_offset
         epoch, end = self.end_of(last_epoch)
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
@@ -365,7 +369,7 @@ class Replica:
         if diverging is not None:
             self.cut_offset = self.common_end(diverging)
             is_inside = self.cut_offset >= self.log.log_start_offset
-            return TRUNCATE if is_inside else RESTART
+            return TRUNCATE if is_inside and diverging[0] != NO_EPOCH else RESTART
         if error == ErrorCode.offset_out_of_range:
             if leader_start > self.log.log_end_offset:
                 self.cut_offset = leader_start

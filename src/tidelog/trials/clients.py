@@ -135,7 +135,9 @@ class Reader(Client):
         self.ask(broker_id, self.message(self.index, self._position), done)
 
     def _answered(self, position: int, records: Any) -> None:
-        if records:
+        if isinstance(records, int):
+            self._position = records
+        elif records:
             self.world.oracles[self.index].read(position, records)
             for _, value in records:
                 if value in self.world.refused:

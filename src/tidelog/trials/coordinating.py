@@ -56,8 +56,8 @@ class Coordinating:
         make = self._makers.get(index)
         if make is None:
             return
-        copy = self._process.copies[index]
-        epoch = copy.replica.leader_epoch if copy.replica.role is Role.leader else None
+        replica = self._process.copies[index].replica
+        epoch = replica.leader_epoch if replica.role is Role.leader else None
         held = self._held.get(index)
         if held is not None and held.epoch != epoch:
             del self._held[index]

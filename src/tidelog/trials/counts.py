@@ -19,6 +19,12 @@ class Counts:
     """Those that cost a log its end."""
     recoveries: int = 0
     """Of partitions that nobody led."""
+    reassignments_finished: int = 0
+    reassignments_cancelled: int = 0
+    """Those that went back to the replicas there were before."""
+    log_starts_moved: int = 0
+    logs_begun_anew: int = 0
+    """By followers that ended below their leader's start."""
     coordinator_changes: int = 0
     rebalances: int = 0
     """Members that were told what to read."""

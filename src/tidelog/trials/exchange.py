@@ -4,9 +4,11 @@ It is what a broker does around its replicas, without bytes: the leader's side f
 reads; the follower's side appends, cuts or begins anew as the machine says, and nothing else.
 """
 
-from typing import Final
+from typing import Final, cast
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.log import retention
+from tidelog.log.partition_log import PartitionLog
 from tidelog.replication.replica import Divergence, Replica, Verdict
 from tidelog.trials.model_log import ModelLog, Record
 
@@ -75,6 +77,9 @@ def take(copy: Copy, ask: Ask, answer: Answer) -> Verdict:
             return Verdict.drop
         log.append(answer.records)
         replica.followed(answer.high_watermark)
+        start = min(answer.log_start_offset, replica.high_watermark)
+        if start > log.log_start_offset:
+            retention.advance_log_start(cast("PartitionLog", log), start)
     elif verdict is Verdict.truncate:
         log.truncate_suffix(replica.cut_offset)
         replica.was_cut()

@@ -53,7 +53,9 @@ class Fetcher:
 
     def _take(self, index: int, ask: Ask, answer: Answer) -> Verdict:
         process = self._process
-        copy = process.copies[index]
+        copy = process.copies.get(index)
+        if copy is None:
+            return Verdict.drop
         end = copy.log.log_end_offset
         verdict = take(copy, ask, answer)
         if verdict is Verdict.append:

@@ -17,6 +17,7 @@ from tidelog.trials.faults import Nemesis
 from tidelog.trials.group_oracle import GroupOracle
 from tidelog.trials.leading import TOPIC
 from tidelog.trials.members import text_of
+from tidelog.trials.moving import Mover
 from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN, Options
 from tidelog.trials.oracle import Oracle
 from tidelog.trials.population import start_clients, start_members, start_transactors
@@ -28,6 +29,9 @@ from tidelog.trials.world import Tracing, World
 START_MS_MAX = 20_000
 CONVERGE_MS_MAX = 10_000
 """Beside the session timeouts and lags that have to pass; the slowest of many took 7 s."""
+MOVE_MS_MAX = 20_000
+"""What moves of replicas take longer: leaders announce who is in sync every few seconds, and the
+last replica may wait for the one before it."""
 STEP_MS = 20
 
 
@@ -53,6 +57,7 @@ def run_history(
 def _run(world: World) -> None:
     options = world.options
     converge_ms_max = CONVERGE_MS_MAX + 2 * (options.session_timeout_ms + options.lag_ms_max)
+    converge_ms_max += MOVE_MS_MAX if options.move_gap_ms else 0
     for number in world.numbers:
         world.start(number)
     _wait(world, lambda: _is_started(world), "H4", "the cluster does not start", START_MS_MAX)
@@ -62,11 +67,14 @@ def _run(world: World) -> None:
     transactions = start_transactors(world)
     nemesis = Nemesis(world)
     nemesis.start()
+    mover = Mover(world)
+    mover.start()
     loop = world.loop
     loop.run_for(options.duration_ms)
     while world.counts.faults < FAULTS_MIN:
         loop.run_for(STEP_MS)
     nemesis.end()
+    mover.end()
     _wait(
         world,
         lambda: world.counts.operations >= OPERATIONS_MIN,
@@ -76,7 +84,9 @@ def _run(world: World) -> None:
     )
     for client in world.clients:
         client.is_stopped = True
+    _wait(world, lambda: not mover.is_waiting(), "H1", "a move is not answered", converge_ms_max)
     _wait(world, lambda: _unlike(world) is None, "H3", "it does not converge", converge_ms_max)
+    mover.look_at_end()
     if transactions is not None:
         _wait_for_transactions(world, transactions, converge_ms_max + TIMEOUT_MS)
     for oracle in world.oracles:
@@ -144,18 +154,23 @@ def _unlike(world: World) -> str | None:
     if len(controllers) != 1:
         return f"controllers {controllers}"
     for oracle in world.oracles:
-        unlike = _unlike_partition(world, oracle)
+        unlike = _unlike_partition(oracle)
         if unlike is not None:
             return f"{oracle} {unlike}"
     return None
 
 
-def _unlike_partition(world: World, oracle: Oracle) -> str | None:
+def _unlike_partition(oracle: Oracle) -> str | None:
     state = oracle.state
     if state is None or state.leader == NO_LEADER:
         return f"nobody leads: {state}"
-    if len(state.isr) < world.options.replication_factor or state.elr:
+    assignment = oracle.assignment
+    if assignment is None or assignment.adding or assignment.removing:
+        return f"replicas are on their way: {assignment}"
+    if len(state.isr) < len(assignment.replicas) or state.elr:
         return f"not all are in sync: {state}"
+    if oracle.logs.keys() != set(assignment.replicas):
+        return f"a replica that was removed is there: {sorted(oracle.logs)}, {assignment}"
     leader = oracle.copies.get(state.leader)
     if leader is None or leader.replica.role is not Role.leader:
         return f"the leader does not lead: {state}"
@@ -171,20 +186,23 @@ def _unlike_partition(world: World, oracle: Oracle) -> str | None:
                 f"{member} ends at {copy.log.log_end_offset}, HW {copy.replica.high_watermark}, "
                 f"the leader at {end}"
             )
+        if copy.log.log_start_offset < leader.log.log_start_offset:
+            return f"{member} starts at {copy.log.log_start_offset}, below its leader"
     return None
 
 
 def _look_at_end(world: World, oracle: Oracle) -> None:
     """Every acknowledged record is there, once, in order, at every replica."""
     for broker_id, log in sorted(oracle.logs.items()):
-        if log.records != oracle.committed:
+        if log.between(0, log.log_end_offset) != oracle.committed[log.first :]:
             raise Violation("H3", f"{oracle} {broker_id} differs from what is committed")
     for offset, value in oracle.acknowledged.items():
         if offset >= len(oracle.committed) or oracle.committed[offset][1] != value:
             raise Violation("V2", f"{oracle} m{value}, acknowledged at {offset}, is lost")
     last: dict[int, int] = {}
     seen: set[int] = set()
-    for _, value in oracle.committed:
+    # A replica that began above a record that was deleted may have taken it again.
+    for _, value in oracle.committed[oracle.largest_start :]:
         writer = value // VALUES_EACH
         if value in seen:
             raise Violation("V13", f"{oracle} m{value} is there twice")
@@ -193,8 +211,9 @@ def _look_at_end(world: World, oracle: Oracle) -> None:
             if value < last.get(writer, 0):
                 raise Violation("V13", f"{oracle} m{value} comes after m{last[writer]}")
             last[writer] = value
-        if value in world.refused:
-            raise Violation("G1a", f"{oracle} m{value} was refused, and is there")
+    refused = world.refused.intersection(value for _, value in oracle.committed)
+    if refused:
+        raise Violation("G1a", f"{oracle} {refused} were refused, and are there")
 
 
 def _look_at_group(world: World, oracle: GroupOracle) -> None:

@@ -78,10 +78,12 @@ class TrialJournal:
         process.leading.wait(self.index, end - 1, waiting.answered)
 
     def _replica(self) -> Replica:
-        replica = self._process.copies[self.index].replica
-        if replica.role is not Role.leader or replica.leader_epoch != self.leader_epoch:
+        copy = self._process.copies.get(self.index)
+        if copy is None or copy.replica.role is not Role.leader:
             raise KafkaError(ErrorCode.not_leader_or_follower, "another one leads")
-        return replica
+        if copy.replica.leader_epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.not_leader_or_follower, "it is led in another epoch")
+        return copy.replica
 
 
 class _Waiting:

@@ -106,7 +106,7 @@ class Leading:
         copy.replica.advance()
         process.trace("appends", index, "m%d at %d", value, offset)
         process.touched(index)
-        self._wake(index)
+        self.wake(index)
         return offset
 
     def wait(self, index: int, offset: int, reply: Reply) -> None:
@@ -166,11 +166,12 @@ class Leading:
             process.touched(index)
             if self._waiting.get(index):
                 self.moved(index)
+            process.log_starts.fetched(index)
             if not isinstance(after, Committed):
                 self.propose(index)
         return answer
 
-    def _wake(self, index: int) -> None:
+    def wake(self, index: int) -> None:
         for parked in self._parked.pop(index, ()):
             self._answer(parked)
 
@@ -187,6 +188,7 @@ class Leading:
                 answer.error = ErrorCode.not_leader_or_follower
             else:
                 answer.high_watermark = copy.replica.high_watermark
+                answer.log_start_offset = copy.log.log_start_offset
                 count = self._options.fetch_records_max
                 answer.records = copy.log.read(ask.position[0], count)
         parked.reply(parked.answers)
@@ -198,8 +200,14 @@ class Leading:
     def changed(self, index: int) -> None:
         """Somebody else may lead: who waits here is told."""
         self.moved(index)
-        self._wake(index)
+        if self._process.copies[index].replica.role is not Role.leader:
+            self._process.log_starts.led_elsewhere(index)
+        self.wake(index)
         self._process.coordinating.led_changed(index)
+
+    def forget(self, index: int) -> None:
+        """There is no replica here any more."""
+        self.infos.pop(index, None)
 
     # -- the in-sync set
 
@@ -231,7 +239,10 @@ class Leading:
         self._writer.write(name, before, after, done)
 
     def _written(self, index: int, leader_epoch: int, outcome: Outcome) -> None:
-        replica = self._process.copies[index].replica
+        copy = self._process.copies.get(index)
+        if copy is None:
+            return
+        replica = copy.replica
         self._process.trace("hears", index, "%s of its ISR", type(outcome).__name__)
         if replica.role is Role.leader and replica.leader_epoch == leader_epoch:
             if isinstance(outcome, Gone):
@@ -265,8 +276,11 @@ class Leading:
         self.moved(index)
 
     def read(self, index: int, offset: int) -> Any:
-        """What a consumer gets: records below the high watermark, of leader or follower."""
+        """What a consumer gets: records below the high watermark, of leader or follower; if it
+        asks for what was deleted, where the log starts."""
         copy = self._process.copies.get(index)
         if copy is None or copy.replica.role is Role.nobody:
             return None
-        return copy.log.records[offset : copy.replica.high_watermark]
+        if offset < copy.log.log_start_offset:
+            return copy.log.log_start_offset
+        return copy.log.between(offset, copy.replica.high_watermark)

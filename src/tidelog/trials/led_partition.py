@@ -26,6 +26,7 @@ class LedPartition:
     def __init__(self, process: "Process", index: int) -> None:
         self._process = process
         self._index = index
+        self._copy = process.copies[index]
         self.name = TopicPartition(TOPIC, index)
         self.guards: dict[int, object] = {}
         self.settings = _SETTINGS
@@ -43,7 +44,7 @@ class LedPartition:
 
     @property
     def _replica(self) -> Replica:
-        return self._process.copies[self._index].replica
+        return self._copy.replica
 
     @property
     def is_led(self) -> bool:
@@ -70,7 +71,7 @@ class LedPartition:
 
     @property
     def stamped(self) -> StampedLog:
-        log = self._process.copies[self._index].log
+        log = self._copy.log
         assert isinstance(log, StampedLog)
         return log
 

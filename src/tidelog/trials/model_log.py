@@ -2,11 +2,13 @@
 
 A record is (leader epoch, value); a value is a number that no other record of the partition
 has. Everything up to the durable end survives the loss of power, what is above may; the
-death of the process costs nothing. Values that are there already are known by value, as a log
-knows the batches of idempotent producers.
+death of the process costs nothing but a log start that was not saved: what lies below the start is
+hidden, and there until the log begins anew. Values that are there already are known by value, as
+a log knows the batches of idempotent producers.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from tidelog.log.epochs import LeaderEpochs
 
@@ -15,17 +17,26 @@ Record = tuple[int, int]
 
 class ModelLog:
     __slots__ = (
+        "_base",
         "durable_end",
+        "durable_start",
         "epochs",
         "log_end_offset",
         "log_start_offset",
+        "may_repeat",
         "offset_of",
         "records",
     )
+    partition: Final = "a model"
+    """As which production code names it."""
 
     def __init__(self, records: Sequence[Record] = (), log_start_offset: int = 0) -> None:
         self.records: list[Record] = []
-        self.log_start_offset = self.log_end_offset = self.durable_end = log_start_offset
+        self._base = self.log_start_offset = self.durable_start = log_start_offset
+        self.log_end_offset = self.durable_end = log_start_offset
+        self.may_repeat = False
+        """Whether a value may come again: a replica that began above the record that was deleted
+        does not know it."""
         self.epochs = LeaderEpochs()
         self.offset_of: dict[int, int] = {}
         self.append(records)
@@ -36,23 +47,34 @@ class ModelLog:
             epoch, value = record
             if epoch != epochs.latest:
                 epochs.assign(epoch, self.log_end_offset)
-            assert value not in self.offset_of, f"m{value} is in the log already"
+            assert self.may_repeat or value not in self.offset_of, f"m{value} is in the log already"
             self.offset_of[value] = self.log_end_offset
             self.records.append(record)
             self.log_end_offset += 1
 
     def read(self, offset: int, count: int) -> list[Record]:
-        at = offset - self.log_start_offset
+        at = offset - self._base
         return self.records[at : at + count]
 
+    def between(self, start: int, end: int) -> list[Record]:
+        """As far as they are there."""
+        base = self._base
+        return self.records[max(0, start - base) : max(0, end - base)]
+
+    @property
+    def first(self) -> int:
+        """The offset of the first record that is there, hidden or not."""
+        return self._base
+
     def at(self, offset: int) -> Record:
-        return self.records[offset - self.log_start_offset]
+        return self.records[offset - self._base]
 
     def truncate_suffix(self, to: int) -> None:
         assert self.log_start_offset <= to <= self.log_end_offset, f"cut at {to}"
-        at = to - self.log_start_offset
-        for _, value in self.records[at:]:
-            del self.offset_of[value]
+        at = to - self._base
+        for offset, (_, value) in enumerate(self.records[at:], to):
+            if self.offset_of.get(value) == offset:
+                del self.offset_of[value]
         del self.records[at:]
         self.log_end_offset = to
         self.durable_end = min(self.durable_end, to)
@@ -63,7 +85,32 @@ class ModelLog:
         self.records.clear()
         self.offset_of.clear()
         self.epochs = LeaderEpochs()
-        self.log_start_offset = self.log_end_offset = self.durable_end = offset
+        self._base = self.log_start_offset = self.durable_start = offset
+        self.log_end_offset = self.durable_end = offset
+
+    def check_online(self) -> None:
+        """Its disk never fails."""
 
     def sync(self) -> None:
         self.durable_end = self.log_end_offset
+        self.save_start()
+
+    def save_start(self) -> None:
+        self.durable_start = self.log_start_offset
+        self.epochs.advance_log_start(self.durable_start)
+
+    def lose(self, count: int) -> None:
+        """With its power, a log loses its last records. One that ends below its start then begins
+        there."""
+        end = self.log_end_offset - count
+        self.log_start_offset = self.durable_start
+        if end < self.log_start_offset:
+            self.begin_at(self.log_start_offset)
+        else:
+            self.truncate_suffix(end)
+
+    def reopen(self) -> None:
+        """By the next process, as recovery does: an epoch without a record is forgotten."""
+        self.log_start_offset = self.durable_start
+        self.epochs.truncate_suffix(self.log_end_offset)
+        self.epochs.advance_log_start(self.log_start_offset)

@@ -79,6 +79,10 @@ class Options:
     """Whether the brokers are the first that use the ensemble."""
     guarded: bool
     """Whether the session of a process that died ends at once."""
+    move_gap_ms: int
+    """From one wish for other replicas to the next, on average; 0, and nobody moves any."""
+    delete_gap_ms: int
+    """The same for records to be deleted."""
 
 
 def draw_options(draws: Draws) -> Options:
@@ -121,4 +125,7 @@ def draw_options(draws: Draws) -> Options:
         members=members,
         transactors=transactors,
         newer_transactions=late_requests > 0 or draws.random() < 0.3,
+        move_gap_ms=draws.choice((0, 0, 0, 100, 300)),
+        # What a transaction has written is not deleted here.
+        delete_gap_ms=0 if transactors else draws.choice((0, 0, 100, 300)),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.cluster.image import NO_LEADER
-from tidelog.cluster.znodes import State
+from tidelog.cluster.znodes import Assignment, State
 from tidelog.replication.isr import PendingExpand
 from tidelog.replication.replica import Replica, Role
 from tidelog.trials.exchange import Copy
@@ -29,13 +29,14 @@ class Standings(Protocol):
 class Seen:
     """What was last seen of a replica, to see what changed."""
 
-    __slots__ = ("checked", "epoch", "high_watermark", "is_leading")
+    __slots__ = ("checked", "epoch", "high_watermark", "is_leading", "log_start_offset")
 
     def __init__(self) -> None:
         self.checked = 0
         self.high_watermark = 0
         self.epoch = -1
         self.is_leading = False
+        self.log_start_offset = 0
 
 
 class Oracle:
@@ -52,6 +53,12 @@ class Oracle:
         """What is on each broker's disk, whether it runs or not."""
         self.copies: dict[int, Copy] = {}
         """What runs."""
+        self.largest_start = 0
+        """Where any log ever started."""
+        self.assignment: Assignment | None = None
+        """Where its replicas are, and on their way to."""
+        self.settled: tuple[int, ...] = ()
+        """Where they were last while none of them moved."""
         self.state: State | None = None
         self.version = NO_VERSION
         self.power_losses = 0
@@ -66,9 +73,27 @@ class Oracle:
         self.logs[broker_id] = copy.log
         seen = self._seen[broker_id] = Seen()
         seen.high_watermark = copy.replica.high_watermark
+        seen.log_start_offset = copy.log.log_start_offset
 
     def stopped(self, broker_id: int) -> None:
         self.copies.pop(broker_id, None)
+
+    def assigned(self, assignment: Assignment) -> None:
+        """The topic's node has changed. Where there are fewer replicas than the min ISR asks for,
+        all of them are enough."""
+        self.assignment = assignment
+        self.min_isr = min(self.min_isr, len(assignment.replicas))
+        if not assignment.adding and not assignment.removing:
+            self.settled = assignment.replicas
+
+    def removed(self, broker_id: int) -> None:
+        """A replica is gone for good: without it enough others have all that is committed."""
+        self.copies.pop(broker_id, None)
+        self._seen.pop(broker_id, None)
+        del self.logs[broker_id]
+        holders = sum(1 for log in self.logs.values() if self._has_all(log))
+        if holders + self.power_losses < self.min_isr:
+            raise Violation("V11", f"{self} {broker_id} was removed, {holders} have all that was")
 
     def leads(self, broker_id: int) -> None:
         """A broker was told to lead, in a new epoch or again."""
@@ -88,8 +113,12 @@ class Oracle:
         high_watermark = replica.high_watermark
         if high_watermark > log.log_end_offset:
             raise Violation("V7", f"{self} HW {high_watermark} of {broker_id} is beyond its log")
-        if log.records and log.records[-1][0] != log.epochs.latest:
-            raise Violation("V6", f"{self} {broker_id} ends with {log.records[-1]}: {log.epochs}")
+        if log.log_start_offset != seen.log_start_offset:
+            self._look_at_start(broker_id, copy, seen)
+        if log.log_start_offset < log.log_end_offset and log.records[-1][0] != log.epochs.latest:
+            raise Violation(
+                "V6", f"{self} {broker_id} ends with {log.records[-1]}: {log.epochs.entries}"
+            )
         if replica.role is Role.leader:
             self._look_at_leader(broker_id, replica, seen)
         if high_watermark > seen.checked:
@@ -118,6 +147,8 @@ class Oracle:
             if entry[0] <= before[0] or entry[1] <= before[1]:
                 raise Violation("V6", f"{self} {broker_id} has epochs {log.epochs.entries}")
             before = entry
+            if entry[1] == log.log_start_offset == log.log_end_offset:
+                continue
             if entry[1] >= log.log_end_offset or log.at(entry[1])[0] != entry[0]:
                 raise Violation("V6", f"{self} {broker_id}: no record of epoch {entry}")
 
@@ -129,12 +160,23 @@ class Oracle:
         if not state.isr or (state.leader != NO_LEADER and state.leader not in state.isr):
             raise Violation("V10", f"{self} leader {state.leader} in ISR {state.isr}")
         self.state, self.version = state, version
+        self.look_at_members()
         if state.leader != NO_LEADER:
             for member in state.isr:
                 if self._is_candidate(member):
                     self._require(self.logs[member], member, "V3")
         for broker_id in sorted(self.copies):
             self.look_at_set(broker_id)
+
+    def look_at_members(self) -> None:
+        """V10: who counts is a replica."""
+        state, assignment = self.state, self.assignment
+        if state is not None and assignment is not None:
+            strange = {*state.isr, *state.elr}.difference(assignment.replicas)
+            if strange:
+                raise Violation(
+                    "V10", f"{self} {strange} is none of the replicas {assignment.replicas}"
+                )
 
     def look_at_set(self, broker_id: int) -> None:
         """V4: a leader that is not deposed counts all who are in the set."""
@@ -162,7 +204,7 @@ class Oracle:
     def acked(self, offset: int, value: int, known_end: int) -> None:
         """acks=all was answered; `known_end` is what was known when it was asked for."""
         holders = sum(1 for log in self.logs.values() if log.offset_of.get(value) == offset)
-        if holders + self.power_losses < self.min_isr:
+        if offset >= self.largest_start and holders + self.power_losses < self.min_isr:
             raise Violation("V11", f"{self} m{value} is acknowledged on {holders} replicas")
         if offset >= len(self.committed) or self.committed[offset][1] != value:
             raise Violation("V2", f"{self} m{value} is acknowledged at {offset}, uncommitted")
@@ -185,7 +227,32 @@ class Oracle:
             raise Violation("V8", f"{self} a reader saw {records} at {offset}")
         self.known_end = max(self.known_end, end)
 
+    def deleted(self, leader: Replica, start: int, live_epoch: Callable[[int], int | None]) -> None:
+        """S5: who answers that records are deleted knows it of all replicas that live, as far as it
+        has heard. One that has restarted may have forgotten since."""
+        if leader.role is not Role.leader:
+            raise Violation("S5", f"{self} is said to start at {start} by who leads no more")
+        for broker_id, remote in leader.remotes.items():
+            copy, epoch = self.copies.get(broker_id), self._standings.live_epoch(broker_id)
+            if copy is not None and epoch == remote.broker_epoch == live_epoch(broker_id):
+                found = copy.log.log_start_offset
+                if found < start:
+                    what = f"is said to start at {start}, and starts at {found} on {broker_id}"
+                    raise Violation("S5", f"{self} {what}")
+
     # -- inside
+
+    def _look_at_start(self, broker_id: int, copy: Copy, seen: Seen) -> None:
+        """V17."""
+        start = copy.log.log_start_offset
+        if start < seen.log_start_offset:
+            raise Violation("V17", f"{self} {broker_id} starts at {start} again")
+        if start > copy.replica.high_watermark:
+            raise Violation(
+                "V17", f"{self} {broker_id} starts at {start}, HW {copy.replica.high_watermark}"
+            )
+        seen.log_start_offset = start
+        self.largest_start = max(self.largest_start, start)
 
     def _look_at_leader(self, broker_id: int, replica: Replica, seen: Seen) -> None:
         high_watermark = replica.high_watermark
@@ -201,7 +268,7 @@ class Oracle:
         committed = self.committed
         if high_watermark > len(committed):
             start = len(committed)
-            committed += self.logs[broker_id].records[start:high_watermark]
+            committed += self.logs[broker_id].between(start, high_watermark)
             if self.state is not None:
                 for member in self.state.isr:
                     if self._is_candidate(member):
@@ -221,11 +288,11 @@ class Oracle:
                     raise Violation("V7", f"{self} HW {high_watermark} is beyond {member}")
 
     def _compare(self, broker_id: int, log: ModelLog, start: int, end: int) -> None:
-        if log.records[start:end] != self.committed[start:end]:
+        start = max(start, log.first)
+        found, committed = log.between(start, end), self.committed[start:end]
+        if found != committed:
             raise Violation(
-                "V1",
-                f"{self} {broker_id} has {log.records[start:end]} below its HW at {start}, "
-                f"others {self.committed[start:end]}",
+                "V1", f"{self} {broker_id} has {found} below its HW at {start}, others {committed}"
             )
 
     def _is_candidate(self, broker_id: int) -> bool:
@@ -238,13 +305,20 @@ class Oracle:
 
     def _require(self, log: ModelLog, broker_id: int, invariant: str) -> None:
         """All that is committed must be in a log."""
-        count = len(self.committed)
-        if log.log_end_offset < count or log.records[:count] != self.committed:
+        if not self._has_all(log):
             raise Violation(
                 invariant,
                 f"{self} {broker_id} lacks committed records: it ends at {log.log_end_offset}, "
-                f"{count} are committed",
+                f"{len(self.committed)} are committed",
             )
+
+    def _has_all(self, log: ModelLog) -> bool:
+        count = len(self.committed)
+        if log.log_end_offset < count:
+            return False
+        return log.between(0, count) == (
+            self.committed[log.first :] if log.first else self.committed
+        )
 
     def __str__(self) -> str:
         return f"partition {self.index}:"

@@ -2,6 +2,7 @@
 
 from tidelog.trials.clients import Reader, Writer
 from tidelog.trials.committed_readers import CommittedReader
+from tidelog.trials.deleting import Deleter
 from tidelog.trials.group_oracle import GroupOracle
 from tidelog.trials.members import Member
 from tidelog.trials.transaction_oracle import TransactionOracle
@@ -23,6 +24,10 @@ def start_clients(world: World) -> None:
         reader = Reader(world, number % options.partitions)
         world.clients.append(reader)
         reader.start()
+    if options.delete_gap_ms:
+        deleter = Deleter(world)
+        world.clients.append(deleter)
+        deleter.start()
 
 
 def start_members(world: World) -> GroupOracle | None:

@@ -32,10 +32,10 @@ from tidelog.trials.exchange import Ask, Copy
 from tidelog.trials.following import Fetcher
 from tidelog.trials.hosts import HostLoop
 from tidelog.trials.leading import Leading, Produce
+from tidelog.trials.log_starts import DeleteRecords, LogStarts
 from tidelog.trials.model_log import ModelLog
 from tidelog.trials.network import Channel, Reply
 from tidelog.trials.shards import shard_makers
-from tidelog.trials.stamped_log import StampedLog
 from tidelog.trials.transacting import Transacting
 from tidelog.trials.violation import Violation
 from tidelog.world.sim.coordination import CoordinationFaults, SimCoordination
@@ -93,6 +93,7 @@ class Process:
         )
         self.metadata = Metadata(around, world.settings, broker)
         self.leading = Leading(self, IsrWriter(self.coordination))
+        self.log_starts = LogStarts(self)
         self.transacting = Transacting(self)
         self.coordinating = Coordinating(self, shard_makers(self))
 
@@ -154,6 +155,8 @@ class Process:
             reply(self.leading.read(request.index, request.offset))
         elif isinstance(request, ToCoordinator):
             self.coordinating.receive(request, reply)
+        elif isinstance(request, DeleteRecords):
+            self.log_starts.delete(request.partition, request.before, reply)
         elif isinstance(request, tuple):
             self.transacting.receive(request, reply)
         else:
@@ -178,6 +181,10 @@ class Process:
             self.leading.topic_id = topic.topic_id
             for state in topic.partitions:
                 self._obey(state)
+        if request.is_full:
+            wanted = {state.index for topic in request.topics for state in topic.partitions}
+            for index in [index for index in self.disk.logs if index not in wanted]:
+                self._remove(index)
         for fetcher in self._fetchers.values():
             fetcher.go_on()
         delay_ms = int(self.world.disk_draws.random() * OPENING_MS_MAX)
@@ -229,8 +236,8 @@ class Process:
             log = self.disk.logs.get(index)
             if log is None:
                 log = self.disk.logs[index] = self.world.new_log()
-            elif isinstance(log, StampedLog):
-                log.reload()
+            else:
+                log.reopen()
             saved = self.disk.high_watermarks.get(index, 0)
             copy = Copy(log, Replica(self.number, log, saved, self._live_epoch))
             self.copies[index] = copy
@@ -248,10 +255,28 @@ class Process:
         for topic in request.topics:
             for stop in topic.partitions:
                 copy = self.copies.get(stop.index)
-                if copy is not None and stop.leader_epoch >= copy.replica.leader_epoch:
+                if copy is None or 0 <= stop.leader_epoch < copy.replica.leader_epoch:
+                    continue
+                if stop.delete:
+                    self._remove(stop.index)
+                else:
                     copy.replica.resign()
                     self.leading.changed(stop.index)
         done(StopReplicaResponse(error_code=0, topics=()))
+
+    def _remove(self, index: int) -> None:
+        """The replica is another broker's now: its log goes, and who waits for it is told."""
+        self.trace("removes", index, "it is not to be here any more")
+        copy = self.copies.get(index)
+        if copy is not None:
+            copy.replica.resign()
+            self.leading.changed(index)
+            del self.copies[index]
+            self.leading.forget(index)
+            self.transacting.forget(index)
+        del self.disk.logs[index]
+        self.disk.high_watermarks.pop(index, None)
+        self.world.oracles[index].removed(self.number)
 
     def replica_states(self, request: ReplicaStatesRequest) -> ReplicaStatesResponse:
         return ReplicaStatesResponse(
@@ -268,7 +293,15 @@ class Process:
         )
 
     def _report(self, index: int, leader_epoch: int) -> ReplicaStatePartition:
-        copy = self._copy(index)
+        copy = self.copies.get(index)
+        if copy is None:
+            return ReplicaStatePartition(
+                index=index,
+                error_code=ErrorCode.kafka_storage_error,
+                leader_epoch=leader_epoch,
+                last_epoch=-1,
+                log_end_offset=-1,
+            )
         epoch = copy.replica.leader_epoch
         knows = epoch == leader_epoch and copy.replica.role is Role.nobody
         return ReplicaStatePartition(
@@ -293,10 +326,13 @@ class Process:
     def proposed(self, index: int) -> None:
         self.world.oracles[index].proposed(self.number, self._live_epoch)
 
+    def deleted(self, index: int, leader: Replica, start: int) -> None:
+        self.world.oracles[index].deleted(leader, start, self._live_epoch)
+
     def was_cut(self, index: int, before: int) -> None:
         log = self.copies[index].log
-        if log.log_end_offset < before:
-            self.world.counts.truncations += 1
+        self.world.counts.truncations += log.log_end_offset < before
+        self.world.counts.logs_begun_anew += log.log_end_offset > before
         self.world.oracles[index].cut(self.number, log.log_end_offset)
 
     def trace(self, verb: str, index: int, what: str, *details: object) -> None:

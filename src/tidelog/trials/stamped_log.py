@@ -88,6 +88,10 @@ class StampedLog(ModelLog):
         super().begin_at(offset)
         self._forget()
 
+    def reopen(self) -> None:
+        super().reopen()
+        self.reload()
+
     def reload(self) -> None:
         """Forgets what is known of producers, and learns it anew from the log."""
         self._forget()

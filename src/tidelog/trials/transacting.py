@@ -83,6 +83,10 @@ class Transacting:
             found = self._partitions[index] = LedPartition(self._process, index)
         return found
 
+    def forget(self, index: int) -> None:
+        """There is no replica here any more."""
+        self._partitions.pop(index, None)
+
     # -- batches and readers
 
     def _produce(self, request: ProduceInTransaction, reply: Reply) -> None:

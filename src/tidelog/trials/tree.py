@@ -10,7 +10,13 @@ from tidelog.base.coordination import Create, Delete, Operation, SetData, Stat, 
 from tidelog.base.ports import Clock
 from tidelog.cluster import paths
 from tidelog.cluster.image import NO_LEADER
-from tidelog.cluster.znodes import State, decode_controller_epoch, decode_state
+from tidelog.cluster.znodes import (
+    Assignment,
+    State,
+    decode_controller_epoch,
+    decode_state,
+    decode_topic,
+)
 from tidelog.trials.counts import Counts
 from tidelog.trials.leading import TOPIC
 from tidelog.trials.oracle import Oracle
@@ -26,6 +32,7 @@ class WatchedEnsemble(SimEnsemble):
         self._oracles = oracles
         self._counts = counts
         self._states = {paths.state(TOPIC, oracle.index): oracle for oracle in oracles}
+        self._topic = paths.topic(TOPIC)
         self._ids = {paths.broker(number): number for number in range(20)}
 
     def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
@@ -37,7 +44,27 @@ class WatchedEnsemble(SimEnsemble):
                 self._state_written(self._states[path], decode_state(operation.data), version)
             elif path in self._ids:
                 self._registration(self._ids[path], operation)
+            elif path == self._topic and isinstance(operation, SetData | Create):
+                self._topic_written(operation.data)
         return answers
+
+    def _topic_written(self, data: bytes) -> None:
+        """It stands before the states that are written with it."""
+        for oracle, assignment in zip(self._oracles, decode_topic(data)[1], strict=True):
+            if assignment != oracle.assignment:
+                self._trace("the replicas of partition %d are: %s", oracle.index, assignment)
+                self._count_move(oracle, assignment)
+                oracle.assigned(assignment)
+
+    def _count_move(self, oracle: Oracle, after: Assignment) -> None:
+        before = oracle.assignment
+        if before is None or after.adding or after.removing:
+            return
+        if before.adding or before.removing:
+            if set(after.replicas) == set(oracle.settled):
+                self._counts.reassignments_cancelled += 1
+            else:
+                self._counts.reassignments_finished += 1
 
     def _registration(self, number: int, operation: Operation) -> None:
         if isinstance(operation, Create):

@@ -97,7 +97,9 @@ class World:
         self.ensemble.end_session(session_id)
 
     def new_log(self) -> ModelLog:
-        return ModelLog() if self.transaction_journal is None else StampedLog(self.stamps)
+        log = ModelLog() if self.transaction_journal is None else StampedLog(self.stamps)
+        log.may_repeat = self.options.delete_gap_ms > 0
+        return log
 
     # -- machines
 
@@ -139,7 +141,7 @@ class World:
             at_risk = log.log_end_offset - log.durable_end
             if at_risk and oracle.power_losses < oracle.min_isr - 1:
                 lost = 1 + int(self.disk_draws.random() * at_risk)
-                log.truncate_suffix(log.log_end_offset - lost)
+                log.lose(lost)
                 oracle.power_losses += 1
                 self.counts.power_losses += 1
                 if self.tracing is not None:
