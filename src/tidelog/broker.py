@@ -45,7 +45,7 @@ from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 from tidelog.peers.link import Address, Wiring
 from tidelog.peers.peers import BrokerPeers
-from tidelog.replication_throttles import FOLLOWER, LeaderThrottle, is_named
+from tidelog.replication_throttles import FOLLOWER_REPLICAS, LeaderThrottle, is_named
 from tidelog.serving.counters import Counters
 from tidelog.serving.fetch_sessions import FetchSessions
 from tidelog.slices import Slices
@@ -87,6 +87,8 @@ class Broker:
         self.entropy = world.entropy
         self.loop = world.loop
         self.disk = world.disk
+        self.inspecting = world.inspecting
+        self.resolve = world.resolve
         self.apis: Mapping[int, Api] = APIS
         self.buffers = ReceiveBuffers()
         self.counters = Counters()
@@ -262,7 +264,7 @@ class Broker:
         return broker.endpoints.get(self.inter_broker_listener)
 
     def _is_throttled(self, topic_id: bytes, index: int) -> bool:
-        image, setting = self.metadata.image, f"{FOLLOWER}.replicas"
+        image, setting = self.metadata.image, FOLLOWER_REPLICAS
         return is_named(image, topic_id, index, self.broker_id, setting)
 
     def _epoch_of(self, broker_id: int) -> int | None:

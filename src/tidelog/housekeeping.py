@@ -166,6 +166,7 @@ class Housekeeping:
         """One log at a time; the work is done in a child process."""
         if self._is_cleaning or not self._settings().flag("log.cleaner.enable"):
             return
+        self._cleaner.map_bytes = self._settings().whole("log.cleaner.dedupe.buffer.size")
         found = self._cleaner.pick()
         if found is not None:
             cleaning = self._cleaner.begin(found)

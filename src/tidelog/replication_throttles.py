@@ -13,8 +13,9 @@ from tidelog.base.settings import Settings
 from tidelog.cluster.image import Image
 from tidelog.fetch_throttle import FetchThrottle
 
-LEADER: Final = "leader.replication.throttled"
-FOLLOWER: Final = "follower.replication.throttled"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 class Held(Protocol):
@@ -34,12 +35,12 @@ class LeaderThrottle:
         self._image = image
         self._settings = settings
         self._held: dict[Held, None] = {}
-        rate = settings().whole(f"{LEADER}.rate")
+        rate = settings().whole(LEADER_RATE)
         self._throttle = FetchThrottle(rate, self._is_named, self._release, loop, clock)
         self._follower = -1
 
     def configure(self) -> None:
-        self._throttle.set_rate(self._settings().whole(f"{LEADER}.rate"))
+        self._throttle.set_rate(self._settings().whole(LEADER_RATE))
 
     def holds(self, topic_id: bytes, index: int, follower: int, position: Held) -> bool:
         """Whether a follower gets nothing for now; then it is woken when it does."""
@@ -59,7 +60,7 @@ class LeaderThrottle:
         self._throttle.close()
 
     def _is_named(self, topic_id: bytes, index: int) -> bool:
-        return is_named(self._image(), topic_id, index, self._follower, f"{LEADER}.replicas")
+        return is_named(self._image(), topic_id, index, self._follower, LEADER_REPLICAS)
 
     def _release(self) -> None:
         held, self._held = self._held, {}

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.base.coordination import Coordination
-from tidelog.base.settings import Settings
+from tidelog.base.settings import BROKER, Settings
+from tidelog.base.settings.no_effect import ignored
 from tidelog.base.world import World
 from tidelog.broker import Broker
 from tidelog.world.real.clock import RealClock
@@ -29,6 +30,7 @@ from tidelog.world.real.network import RealNetwork
 from tidelog.world.real.pressure import RealPressure
 from tidelog.world.real.signals import Signals
 from tidelog.world.real.snapshotting import Place
+from tidelog.world.real.sockets import addresses_of
 from tidelog.world.real.workers import RealWorkers, WorkersByTask
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def run(settings: Settings, log_level: str = "INFO") -> None:
     _start_logging(log_level)
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    for name, why in ignored(BROKER, settings):
+        _log.warning("ignored setting=%s value=%s why=%s", name, settings[name], why)
     process = Process(settings)
     process.run(began)
 
@@ -77,6 +81,7 @@ class Process:
             inspecting=self._inspecting,
             host_name=socket.getfqdn(),
             open_coordination=self._open_coordination,
+            resolve=addresses_of,
         )
         self.broker = Broker(settings, world)
         self._is_stopping = False
@@ -130,11 +135,12 @@ class Process:
     def _serve_metrics(self) -> None:
         port = self._settings["metrics.port"]
         if port is not None:
-            from tidelog.metrics import MetricsPage
+            from tidelog.metrics import MetricsPages
 
             assert isinstance(port, int)
             host = self.broker.endpoints[0][1]
-            taken = self._network.listen(host, port, partial(MetricsPage, self.broker))
+            pages = MetricsPages(self.broker, self.loop, self._clock)
+            taken = self._network.listen(host, port, pages.accept)
             print(f"metrics on http://{host or '0.0.0.0'}:{taken.port}/metrics", flush=True)
 
     def _stop(self) -> None:
@@ -158,8 +164,13 @@ class Process:
         gc.collect()
         gc.freeze()
         gc.disable()
-        self._every(YOUNG_COLLECTION_MS, partial(_collect, 1))
-        self._every(FULL_COLLECTION_MS, partial(_collect, 2))
+        self._every(YOUNG_COLLECTION_MS, partial(self._collect, 1))
+        self._every(FULL_COLLECTION_MS, partial(self._collect, 2))
+
+    def _collect(self, generation: int) -> None:
+        began_us = self._clock.monotonic_us()
+        gc.collect(generation)
+        self.broker.counters.garbage_us += self._clock.monotonic_us() - began_us
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -167,10 +178,6 @@ class Process:
             self._every(interval_ms, work)
 
         self.loop.call_at(self._clock.monotonic_ms() + interval_ms, run)
-
-
-def _collect(generation: int) -> None:
-    gc.collect(generation)
 
 
 def _start_logging(level: str) -> None:

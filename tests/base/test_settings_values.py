@@ -106,7 +106,7 @@ def test_log_dirs_win_over_log_dir() -> None:
         ({"listeners": "X://:1"}, "must be such that it has X of listeners"),
         ({"listeners": "PLAINTEXT://h:1,SSL://h:1"}, "addresses that are each named once"),
         (
-            {"listeners": "SSL://:1"},
+            {"listeners": "IN://:1", "listener.security.protocol.map": "IN:PLAINTEXT"},
             "security.inter.broker.protocol=PLAINTEXT: must be the name of",
         ),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "not 0.0.0.0: set advertised.listeners"),
@@ -119,17 +119,10 @@ def test_log_dirs_win_over_log_dir() -> None:
             },
             "only one of inter.broker.listener.name and security.inter.broker.protocol",
         ),
+        ({"listeners": "PLAINTEXT://:1,SASL_SSL://:2"}, "SASL_SSL is SASL_SSL, and tidelog has no"),
         (
-            {"listeners": "PLAINTEXT://:1,SASL_SSL://:2"},
-            "sasl.enabled.mechanisms=GSSAPI: must be PLAIN or SCRAM for the SASL listener SASL_SSL",
-        ),
-        (
-            {
-                "listeners": "SASL_SSL://:2",
-                "security.inter.broker.protocol": "SASL_SSL",
-                "sasl.enabled.mechanisms": "PLAIN",
-            },
-            "sasl.mechanism.inter.broker.protocol=GSSAPI: must be one of those in sasl.enabled",
+            {"listeners": "PLAINTEXT://:1", "listener.security.protocol.map": "PLAINTEXT:SSL"},
+            "listener.security.protocol.map: the listener PLAINTEXT is SSL, and tidelog has no TLS",
         ),
         ({"listener.name.ssl.max.connections": 5}, "the listener must be one of plaintext"),
     ],
@@ -152,13 +145,10 @@ def test_o2_values_that_do_not_go_together_are_refused(
         {"connections.max.idle.ms": -1},
         {"queued.max.request.bytes": 104857600},
         {"listeners": "PLAINTEXT://0.0.0.0:1", "advertised.listeners": "PLAINTEXT://h:1"},
-        {"listeners": "PLAINTEXT://:0,SSL://:0"},
         {
             "listeners": "CLIENT://:1,INSIDE://:2",
-            "listener.security.protocol.map": "CLIENT:SASL_SSL,INSIDE:PLAINTEXT",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INSIDE:PLAINTEXT,OTHER:SASL_SSL",
             "inter.broker.listener.name": "inside",
-            "listener.name.client.sasl.enabled.mechanisms": "SCRAM-SHA-256",
-            "listener.name.client.scram-sha-256.sasl.jaas.config": "x required;",
         },
     ],
 )
@@ -166,10 +156,44 @@ def test_values_that_go_together_are_taken(values: dict[str, Value]) -> None:
     assert set(values) <= set(Settings.of(values))
 
 
+KAFKAS_SECURITY: dict[str, Value] = {
+    "ssl.keystore.location": "/k",
+    "ssl.keystore.password": "s3cret",
+    "ssl.client.auth": "required",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "sasl.jaas.config": "s3cret",
+    "connections.max.reauth.ms": 1,
+    "security.inter.broker.protocol": "SASL_SSL",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+    "allow.everyone.if.no.acl.found": True,
+    "password.encoder.secret": "s3cret",
+    "zookeeper.ssl.client.enable": True,
+    "zookeeper.ssl.keystore.location": "/k",
+    "zookeeper.set.acl": True,
+    "listener.name.plaintext.ssl.client.auth": "none",
+    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "s3cret",
+}
+
+
+@pytest.mark.parametrize("name", KAFKAS_SECURITY)
+def test_o2_what_promises_safety_is_refused_with_what_to_do(name: str) -> None:
+    """A broker that is told to have clients log in must not serve them without."""
+    with pytest.raises(BadValue) as refusal:
+        Settings.of({name: KAFKAS_SECURITY[name]})
+    assert str(refusal.value).startswith(name)
+    assert "leave it out, and run" in str(refusal.value)
+    assert "s3cret" not in str(refusal.value)
+
+
+def test_kafkas_own_defaults_of_security_may_be_written_down() -> None:
+    Settings.of({"ssl.client.auth": "none", "authorizer.class.name": "", "ssl.protocol": "TLSv1.3"})
+
+
 def test_a_listener_may_have_its_own_value() -> None:
     settings = Settings.of({"listener.name.plaintext.max.connections": "5"})
-    assert settings.for_listener("PLAINTEXT", "max.connections") == 5
-    assert settings.for_listener("PLAINTEXT", "ssl.client.auth") == "none"
+    assert settings.whole_for_listener("PLAINTEXT", "max.connections") == 5
+    assert settings.whole_for_listener("OTHER", "max.connections") == 2147483647
     assert settings["max.connections"] == 2147483647
 
 
@@ -190,20 +214,20 @@ def test_o2_a_dynamic_setting_changes_without_touching_the_old_settings() -> Non
 
 def test_one_brokers_change_wins_over_the_clusters_and_can_be_taken_back() -> None:
     settings = (
-        Settings.of({"log.cleaner.threads": 2})
-        .with_changes({"log.cleaner.threads": 3}, cluster_wide=True)
-        .with_changes({"log.cleaner.threads": 4})
+        Settings.of({"log.cleaner.backoff.ms": 2})
+        .with_changes({"log.cleaner.backoff.ms": 3}, cluster_wide=True)
+        .with_changes({"log.cleaner.backoff.ms": 4})
     )
-    assert settings.entries(["log.cleaner.threads"]) == (
-        Entry(name="log.cleaner.threads", value=4, source="DYNAMIC_BROKER_CONFIG"),
-        Entry(name="log.cleaner.threads", value=3, source="DYNAMIC_DEFAULT_BROKER_CONFIG"),
-        Entry(name="log.cleaner.threads", value=2, source="STATIC_BROKER_CONFIG"),
-        Entry(name="log.cleaner.threads", value=1, source="DEFAULT_CONFIG"),
+    assert settings.entries(["log.cleaner.backoff.ms"]) == (
+        Entry(name="log.cleaner.backoff.ms", value=4, source="DYNAMIC_BROKER_CONFIG"),
+        Entry(name="log.cleaner.backoff.ms", value=3, source="DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        Entry(name="log.cleaner.backoff.ms", value=2, source="STATIC_BROKER_CONFIG"),
+        Entry(name="log.cleaner.backoff.ms", value=15_000, source="DEFAULT_CONFIG"),
     )
-    settings = settings.with_changes({"log.cleaner.threads": None})
-    assert settings["log.cleaner.threads"] == 3
-    settings = settings.with_changes({"log.cleaner.threads": None}, cluster_wide=True)
-    assert settings["log.cleaner.threads"] == 2
+    settings = settings.with_changes({"log.cleaner.backoff.ms": None})
+    assert settings["log.cleaner.backoff.ms"] == 3
+    settings = settings.with_changes({"log.cleaner.backoff.ms": None}, cluster_wide=True)
+    assert settings["log.cleaner.backoff.ms"] == 2
 
 
 @pytest.mark.parametrize(
@@ -211,9 +235,12 @@ def test_one_brokers_change_wins_over_the_clusters_and_can_be_taken_back() -> No
     [
         ({"broker.id": 1}, False, "broker.id cannot change while the broker runs"),
         ({"log.retention.hours": 1}, True, "log.retention.hours cannot change while"),
-        ({"listeners": "PLAINTEXT://:1"}, True, "listeners can only be changed for one broker"),
+        ({"listeners": "PLAINTEXT://:1"}, False, "listeners cannot change while the broker runs"),
+        ({"advertised.listeners": "PLAINTEXT://h:1"}, False, "advertised.listeners cannot change"),
+        ({"log.cleaner.threads": 2}, True, "log.cleaner.threads has no effect: one child"),
+        ({"ssl.client.auth": "none"}, False, "ssl.client.auth has no effect: tidelog has no TLS"),
         ({"log.segment.bytes": 1}, False, "log.segment.bytes=1: must be at least 14"),
-        ({"log.cleaner.threads": 128}, False, "must be more than 1048576"),
+        ({"log.cleaner.dedupe.buffer.size": 9}, False, "must be more than 1048576"),
         ({"log.segment.byte": 1}, False, "did you mean log.segment.bytes?"),
     ],
 )

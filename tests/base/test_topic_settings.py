@@ -150,7 +150,7 @@ def test_log_settings_take_values_below_kafkas_bounds_for_tests() -> None:
 def test_every_log_setting_follows_its_topic_setting() -> None:
     """Each attribute changes with its own setting and with no other."""
     changed: dict[str, Value] = {
-        "compression.type": "zstd",
+        "compression.type": "snappy",
         "preallocate": True,
         "min.cleanable.dirty.ratio": 0.25,
     }

@@ -34,6 +34,19 @@ def test_a_fetch_takes_whole_batches_up_to_its_limit_but_at_least_one(node: SimN
     assert len(client.fetch("events", 0, max_bytes=1 << 20).records) == sum(sizes)
 
 
+def test_whoever_waits_for_more_than_whole_batches_fill_is_answered_at_once(node: SimNode) -> None:
+    """There is more, but no room for another whole batch: waiting would not change that."""
+    client = filled(node)
+    batch = one_batch("x" * 1000)
+    for _ in range(3):
+        client.produce("events", batch)
+    began_ms = node.clock.monotonic_ms()
+    limit = len(batch) * 5 // 2
+    found = client.fetch("events", 0, min_bytes=limit, max_bytes=limit, max_wait=60_000)
+    assert len(found.records) == 2 * len(batch)
+    assert node.clock.monotonic_ms() - began_ms < 1000
+
+
 def test_a_limit_is_for_all_partitions_together_and_nobody_is_passed_over(node: SimNode) -> None:
     client = filled(node, partitions=3)
     batch = one_batch("x" * 1000)

@@ -1,5 +1,6 @@
 """Large batches are written in the loop only while the disk keeps up."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,21 @@ from tidelog.world.real import pressure
 from tidelog.world.sim.clock import SimClock
 from tidelog.write_gauge import LOOK_AGAIN_MS, SLOW_FOR_MS, SLOW_WRITE_US, WriteGauge
 
+SLOW_WRITE_MS = SLOW_WRITE_US // 1000
+
 
 class Given:
     def __init__(self) -> None:
         self.high = False
         self.looks = 0
+        self.waited = 0
 
     def is_high(self) -> bool:
         self.looks += 1
         return self.high
+
+    def waits(self) -> int:
+        return self.waited
 
 
 def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
@@ -29,16 +36,44 @@ def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
     assert gauge.is_high()
 
 
-def test_a_write_that_took_long_counts_as_pressure_for_a_while() -> None:
+@pytest.mark.parametrize(
+    ("took_ms", "waits", "is_pressure"),
+    [
+        (SLOW_WRITE_MS, 1, False),
+        (SLOW_WRITE_MS + 1, 1, True),
+        (100 * SLOW_WRITE_MS, 0, False),
+    ],
+)
+def test_a_write_that_waited_long_counts_as_pressure_for_a_while(
+    took_ms: int, waits: int, is_pressure: bool
+) -> None:
+    """One that was long because others had the core does not: another thread would fare no better,
+    and each megabyte that is handed over costs a third more."""
     clock, given = SimClock(), Given()
     gauge = WriteGauge(given, clock)
-    gauge.note(SLOW_WRITE_US)
     assert not gauge.is_high()
-    gauge.note(SLOW_WRITE_US + 1)
+    gauge.begins()
+    given.waited += waits
+    clock.advance(took_ms)
+    gauge.ends()
     clock.advance(SLOW_FOR_MS - 1)
-    assert gauge.is_high()
-    clock.advance(1)
+    assert gauge.is_high() is is_pressure
+    clock.advance(LOOK_AGAIN_MS)
     assert not gauge.is_high()
+
+
+def test_a_thread_that_sleeps_waits_and_one_that_computes_does_not() -> None:
+    """Another thread of this process may want its lock meanwhile, but not every time."""
+    given = pressure.RealPressure()
+    before = given.waits()
+    time.sleep(0.001)
+    assert given.waits() > before
+    computed = []
+    for _ in range(20):
+        before = given.waits()
+        sum(range(100_000))
+        computed.append(given.waits() - before)
+    assert 0 in computed
 
 
 @pytest.mark.parametrize(

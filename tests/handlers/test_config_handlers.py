@@ -116,7 +116,7 @@ def test_a_broker_is_described_with_its_file() -> None:
 
 
 def test_a_password_is_never_shown() -> None:
-    node = AdminNode(zookeeper_ssl_keystore_password="sesame")
+    node = AdminNode()
     result = describe(node, BROKER, "1", include_synonyms=True)
     (entry,) = [e for e in result.configs if e.name == "zookeeper.ssl.keystore.password"]
     assert (entry.value, entry.is_sensitive, entry.config_type) == (None, True, 9)

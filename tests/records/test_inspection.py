@@ -1,5 +1,7 @@
 """Batches that are looked into: the compiled way finds what the plain one finds (Z4)."""
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +73,25 @@ def test_damage_is_found_alike(changes: list[tuple[int, int]], compression: int)
     for at, byte in changes:
         batch[61 + at % (len(batch) - 61)] = byte
     assert found(keys_missing, batch) == found(counted_plainly, batch)
+
+
+@pytest.mark.parametrize(
+    ("codec", "fast", "hard"), [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", 1, 19)]
+)
+def test_a_batch_is_compressed_at_the_level_that_its_topic_has(
+    codec: str, fast: int, hard: int
+) -> None:
+    """O2: lz4's 9 is its usual level, and the fastest, as in Kafka."""
+    draws = Random(1)
+    words = [b"w%d" % draws.randrange(500) for _ in range(20_000)]
+    batch = encode_batch([Record(offset=0, timestamp=0, key=b"k", value=b" ".join(words))])
+    sizes = {}
+    for level in (fast, hard):
+        argument = argument_for(batch, 1 << 20, keys_required=False, compression=codec, level=level)
+        stored = stored_batch(run(SimDisk(), argument))
+        assert [record.value for record in read_records(stored)] == [b" ".join(words)]
+        sizes[level] = len(stored)
+    assert sizes[hard] < 0.97 * sizes[fast]
 
 
 def test_a_worker_gives_back_what_is_to_be_stored_or_says_what_is_wrong() -> None:

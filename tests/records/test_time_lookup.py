@@ -1,4 +1,6 @@
-"""Finding a record by its time says what reading every record says."""
+"""Finding a record by its time says what reading every record says, in the loop and in a worker."""
+
+import json
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 from tidelog.base.errors import KafkaError
 from tidelog.base.limits import DECOMPRESSED_BYTES_MAX
 from tidelog.records.reference import Record, encode_batch, read_records
-from tidelog.records.time_lookup import first_not_before
+from tidelog.records.time_finder import find, run
+from tidelog.records.time_lookup import argument_for, first_not_before, found_by
+from tidelog.world.sim.disk import SimDisk
 
 records = st.lists(
     st.tuples(st.integers(0, 1 << 40) | st.integers(0, 300), st.binary(max_size=200)),
@@ -47,21 +51,26 @@ def test_the_first_record_that_is_young_enough_is_found(
         ),
         None,
     )
-    assert first_not_before(batch, timestamp, first_offset, DECOMPRESSED_BYTES_MAX) == expected
+    asked = (batch, timestamp, first_offset, DECOMPRESSED_BYTES_MAX)
+    assert first_not_before(*asked) == expected
+    assert found_by(json.loads(json.dumps(run(SimDisk(), argument_for(*asked))))) == expected
 
 
 @given(noise=st.binary(max_size=80), at=st.integers(61, 130))
 def test_records_that_are_not_sound_are_refused_or_passed_over(noise: bytes, at: int) -> None:
     batch = encode_batch([Record(offset=n, timestamp=n, value=b"v" * 20) for n in range(4)])
     batch[at : at + len(noise)] = noise[: max(0, len(batch) - at)]
-    try:
-        found = first_not_before(bytes(batch), 1 << 50, 0, DECOMPRESSED_BYTES_MAX)
-    except KafkaError:
-        return
-    assert found is None or found[1] >= 1 << 50
+    for find_first in (first_not_before, find):
+        try:
+            found = find_first(bytes(batch), 1 << 50, 0, DECOMPRESSED_BYTES_MAX)
+        except KafkaError:
+            continue
+        assert found is None or found[1] >= 1 << 50
 
 
 def test_a_batch_that_grows_beyond_the_limit_is_refused() -> None:
     batch = encode_batch([Record(offset=0, timestamp=0, value=bytes(100_000))], compression=4)
     with pytest.raises(KafkaError):
         first_not_before(batch, 0, 0, 50_000)
+    with pytest.raises(KafkaError):
+        found_by(run(SimDisk(), argument_for(batch, 0, 0, 50_000)))

@@ -6,6 +6,7 @@ bytes. -1 means no limit for both kinds of retention.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.base.settings.kinds import LONG_MAX, table
 from tidelog.base.settings.topic import TOPIC
@@ -13,6 +14,12 @@ from tidelog.base.settings.topic_values import TopicSettings
 from tidelog.base.settings.transactions import TRANSACTIONS
 
 _DEFAULTS = TOPIC | table(row for row in TRANSACTIONS if row.name == "producer.id.expiration.ms")
+_LEVELS: Final = {
+    "gzip": "compression.gzip.level",
+    "lz4": "compression.lz4.level",
+    "zstd": "compression.zstd.level",
+}
+_GZIP_DEFAULT: Final = -1
 
 
 def _whole(name: str) -> int:
@@ -69,6 +76,8 @@ class LogSettings:
     timestamp_after_max_ms: int = _whole("message.timestamp.after.max.ms")
     producer_id_expiration_ms: int = _whole("producer.id.expiration.ms")
     compression_type: str = _text("compression.type")
+    compression_level: int | None = None
+    """Of that codec; None is the one it usually has."""
     preallocate: bool = _flag("preallocate")
     min_insync_replicas: int = _whole("min.insync.replicas")
     """Of the partition rather than of its log, but it comes and changes with the others."""
@@ -100,9 +109,16 @@ class LogSettings:
             timestamp_after_max_ms=_timestamp_limit(topic, "message.timestamp.after.max.ms"),
             producer_id_expiration_ms=topic.broker.whole("producer.id.expiration.ms"),
             compression_type=topic.text("compression.type"),
+            compression_level=_compression_level(topic),
             preallocate=topic.flag("preallocate"),
             min_insync_replicas=topic.whole("min.insync.replicas"),
         )
+
+
+def _compression_level(topic: TopicSettings) -> int | None:
+    name = _LEVELS.get(topic.text("compression.type"))
+    level = None if name is None else topic.whole(name)
+    return None if level == _GZIP_DEFAULT and name == _LEVELS["gzip"] else level
 
 
 def _timestamp_limit(topic: TopicSettings, name: str) -> int:

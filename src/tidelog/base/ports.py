@@ -103,6 +103,10 @@ class Pressure(Protocol):
     def is_high(self) -> bool:
         """Whether the system is about to make those who write files wait for the disk."""
 
+    def waits(self) -> int:
+        """How often this thread has waited for anything. Having to give its core to others,
+        when it could have gone on, is no wait."""
+
 
 class Job(Protocol):
     def result(self) -> dict[str, Any]:

@@ -7,6 +7,10 @@ from tidelog.base.coordination import Coordination
 from tidelog.base.ports import Clock, Disk, Entropy, Loop, Network, Pressure, Workers
 
 
+def _itself(host: str) -> tuple[str, ...]:
+    return (host,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything outside the broker."""
@@ -23,3 +27,5 @@ class World:
     """What clients are told where a listener names no host."""
     open_coordination: Callable[[str], Coordination]
     """Given the folder where an embedded coordinator keeps its tree."""
+    resolve: Callable[[str], tuple[str, ...]] = _itself
+    """The addresses of a host; `OSError` if none is known. May wait for the network."""

@@ -111,7 +111,7 @@ def set_command(
     \b
     For example:
       tidelog configs set topic orders retention.ms=86400000 cleanup.policy=compact,delete
-      tidelog configs set broker 0 log.cleaner.threads=2
+      tidelog configs set broker 0 max.connections=2000
       tidelog configs set brokers log.retention.ms=604800000
     """
     target, assignments = target_of_words(words)

@@ -1,5 +1,6 @@
 """`tidelog server`: one broker, in the foreground, until it is told to stop."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def server(
     With no settings it serves on 127.0.0.1:9092 and keeps its data in ./tidelog-data:
       tidelog server
     With some:
-      tidelog server --set listeners=PLAINTEXT://0.0.0.0:9092 --set log.dirs=/var/lib/tidelog
+      tidelog server --set listeners=PLAINTEXT://:9092 --set log.dirs=/var/lib/tidelog
       tidelog server --config server.properties
 
     It stops on Ctrl-C or SIGTERM, when everything it accepted is answered and durable. After
@@ -54,7 +55,8 @@ def server(
 
 def read_settings(config: Path | None, assignments: list[str]) -> Settings:
     """A file's settings and those given one by one; what neither says has its default. Without
-    a file a broker needs no settings at all."""
+    a file a broker needs no settings at all. Folders are said from the root: others are told where
+    they are."""
     given = parse_properties(config.read_text(encoding="utf-8")) if config is not None else {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
@@ -65,4 +67,11 @@ def read_settings(config: Path | None, assignments: list[str]) -> Settings:
         defaults = {name: value for name, value in DEFAULTS.items() if name != "log.dirs"}
     else:
         defaults = DEFAULTS
-    return Settings.of({**defaults, **given})
+    values = {**defaults, **given}
+    folders = {name: values[name] for name in ("log.dir", "log.dirs") if name in values}
+    return Settings.of({**values, **{name: _absolute(text) for name, text in folders.items()}})
+
+
+def _absolute(folders: str) -> str:
+    parts = (part.strip() for part in folders.split(","))
+    return ",".join(os.path.abspath(part) if part else "" for part in parts)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.base.ports import Clock, Disk, Entropy, Loop
+from tidelog.base.ports import Clock, Disk, Entropy, Loop, Workers
 from tidelog.base.settings import Settings
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import Slice
@@ -46,6 +46,8 @@ class Node(Protocol):
     entropy: Entropy
     loop: Loop
     disk: Disk
+    inspecting: Workers
+    """For what has to look into batches."""
     logs: Logs
     metadata: "Metadata"
     peers: "BrokerPeers"

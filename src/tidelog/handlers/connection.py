@@ -157,6 +157,7 @@ class ClientConnection:
                 self._answer_unsupported(header, frame, at)
                 return
             if len(frame) > self._owner.request_bytes_max and api.key != PRODUCE:
+                self._owner.counters.requests_refused += 1
                 self.close(
                     f"{_named(header)}: {len(frame)} bytes are more than "
                     f"socket.request.other.max.bytes={self._owner.request_bytes_max}"
@@ -239,6 +240,7 @@ class ClientConnection:
             self._answer_now(header, old_produce.refusal(header, frame, at))
         else:
             self.close(f"{_named(header)} is not served here")
+        self._owner.counters.requests_refused += 1
 
     def _answer_now(self, header: RequestHeader, answer: bytes) -> None:
         request = Request(

@@ -1,21 +1,25 @@
 """Who may come in: the connections of a broker, counted, limited, and closed when they idle.
 
-`max.connections` and `max.connections.per.ip` refuse what is too much; a connection on which
-nothing has come for `connections.max.idle.ms` is closed. When the broker stops, nothing more
-is read, and each connection is closed once what was asked on it has been answered.
+`max.connections` and `max.connections.per.ip` refuse what is too much; what comes faster than
+`max.connection.creation.rate` waits. The first and the last may be set for one listener too. A
+connection on which nothing has come for `connections.max.idle.ms` is closed. When the broker
+stops, nothing more is read, and each connection is closed once what was asked on it has been
+answered.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal
 
 from tidelog.base.ports import Clock, Connection, Loop, Receiver
 from tidelog.base.settings import Settings
+from tidelog.base.settings.kinds import INT_MAX
 from tidelog.handlers import control
 from tidelog.handlers.api import Api
 from tidelog.handlers.connection import ClientConnection
+from tidelog.handlers.door_limits import HELD_MS_MAX, AddressLimits, CreationRate
 from tidelog.serving.counters import Counters
 from tidelog.wire.frames import FrameReader
 
@@ -48,6 +52,10 @@ class Doors:
         self._loop = loop
         self._clock = clock
         self._by_address: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        self._limits = AddressLimits(loop, node.resolve)
+        self._rates: dict[str, CreationRate] = defaultdict(lambda: CreationRate(clock))
+        """By listener; that of the broker has no name."""
         self.connections: dict[ClientConnection, None] = {}
         self._state: Literal["starting", "open", "closing"] = "starting"
         self.counters: Counters = node.counters
@@ -61,12 +69,15 @@ class Doors:
     def open(self) -> None:
         """Those who came early have waited unread."""
         self._state = "open"
+        if not self._for_brokers:
+            self._limits.refresh(self._settings())
         for connection in list(self.connections):
             connection.begin()
         self._look_for_idlers()
 
     def accept(self, listener: str, link: Connection) -> Receiver | None:
-        refusal = self._refusal(link)
+        wait_ms = self._wait_ms(listener)
+        refusal = self._refusal(listener, link, wait_ms)
         if refusal is not None:
             self.counters.connections_refused += 1
             _log.warning("refused peer=%s listener=%s why=%s", link.peer, listener, refusal)
@@ -75,12 +86,32 @@ class Doors:
         connection = ClientConnection(self, self._node, link, listener, frames)
         if self._state == "starting":
             link.pause()
+        elif wait_ms:
+            link.pause()
+            self._loop.call_at(self._clock.monotonic_ms() + wait_ms, connection.begin)
+        self._take_turn(listener)
         self.connections[connection] = None
         self.counters.connections_accepted += 1
         self._by_address[_address(link.peer)] += 1
+        self._by_listener[listener] += 1
         return connection
 
-    def _refusal(self, link: Connection) -> str | None:
+    def _wait_ms(self, listener: str) -> int:
+        """How long a new connection has to wait for its turn."""
+        return max(self._rates[name].wait_ms(rate) for name, rate in self._rates_of(listener))
+
+    def _take_turn(self, listener: str) -> None:
+        for name, rate in self._rates_of(listener):
+            self._rates[name].take(rate)
+
+    def _rates_of(self, listener: str) -> list[tuple[str, int]]:
+        settings = self._settings()
+        if self._for_brokers:
+            return [("", INT_MAX)]
+        own = settings.whole_for_listener(listener, "max.connection.creation.rate")
+        return [("", settings.whole("max.connection.creation.rate")), (listener, own)]
+
+    def _refusal(self, listener: str, link: Connection, wait_ms: int) -> str | None:
         settings = self._settings()
         if self._state == "closing":
             return "the broker is stopping"
@@ -88,8 +119,13 @@ class Doors:
             return None
         if len(self.connections) >= settings.whole("max.connections"):
             return f"max.connections={len(self.connections)} are open"
+        limit = settings.whole_for_listener(listener, "max.connections")
+        if self._by_listener[listener] >= limit:
+            return f"max.connections={limit} of this listener are open"
+        if wait_ms > HELD_MS_MAX:
+            return "more come than max.connection.creation.rate lets in"
         address = _address(link.peer)
-        limit = _overrides(settings).get(address, settings.whole("max.connections.per.ip"))
+        limit = self._limits.limit(settings, address)
         if self._by_address[address] >= limit:
             return f"{address} has {limit} connections, as many as max.connections.per.ip allows"
         return None
@@ -100,6 +136,7 @@ class Doors:
             self._by_address[address] -= 1
             if not self._by_address[address]:
                 del self._by_address[address]
+            self._by_listener[connection.listener] -= 1
 
     def _look_for_idlers(self) -> None:
         idle_ms = self._settings().whole("connections.max.idle.ms")
@@ -130,9 +167,3 @@ class Doors:
 
 def _address(peer: str) -> str:
     return peer.rpartition(":")[0].strip("[]")
-
-
-def _overrides(settings: Settings) -> dict[str, int]:
-    text = settings.text("max.connections.per.ip.overrides")
-    pairs = (item.rpartition(":") for item in text.split(",") if item.strip())
-    return {address.strip().strip("[]"): int(limit) for address, _, limit in pairs}

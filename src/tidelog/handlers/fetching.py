@@ -177,8 +177,10 @@ class Fetching:
                 failed = True
                 served[position] = None
             elif here.size:
-                size += here.size
-                room -= here.size
+                assert isinstance(here.records, Slice)
+                taken = here.size + here.records.left_out
+                size += taken
+                room -= taken
                 served[position] = None
             else:
                 assert position.partition is not None

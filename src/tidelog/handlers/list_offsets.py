@@ -14,7 +14,9 @@ from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values
 from tidelog.handlers.local_partitions import find_local
 from tidelog.handlers.rows import Answering, Rows, answer_in_slices
+from tidelog.handlers.time_search import Waiting, find_in_steps, largest_in_steps
 from tidelog.partition import Partition
+from tidelog.records.time_lookup import Place
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -26,33 +28,31 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 READ_COMMITTED: Final = 1
 NO_OFFSET: Final = -1
 
-Place = tuple[int, int]
-"""An offset and its timestamp."""
-
 
 def handle(node: Node, request: Request) -> None:
     answer_in_slices(node, request, _answering(node, request))
 
 
 def _answering(node: Node, request: Request) -> Answering:
-    """To find a time, batches are read: with many partitions that takes long."""
+    """To find a time, batches are read: that takes long, with many partitions or large batches."""
     topics = Rows(request, "topics")
     for topic in request.body.topics:
         partitions = Rows(request, "topics", "partitions")
         for asked in topic.partitions:
-            partitions.put(_partition(node, request, topic.name, asked))
+            partitions.put((yield from _partition(node, request, topic.name, asked)))
             yield None
         topics.put({"name": topic.name, "partitions": partitions})
         yield None
     return {"topics": topics}
 
 
-def _partition(node: Node, request: Request, topic: str, asked: Any) -> Values:
+def _partition(node: Node, request: Request, topic: str, asked: Any) -> Waiting[Values]:
     try:
         partition = find_local(node, topic, asked.partition_index)
         partition.check_epoch(getattr(asked, "current_leader_epoch", -1))
         committed_only = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
-        offset, timestamp = find(partition, _wanted(request, asked), committed_only)
+        wanted = _wanted(request, asked)
+        offset, timestamp = yield from _find(node, partition, wanted, committed_only)
     except KafkaError as error:
         return _row(asked, error.code, (NO_OFFSET, NO_TIMESTAMP), -1)
     epoch = partition.leader_epoch
@@ -80,26 +80,31 @@ def _row(asked: Any, code: ErrorCode, place: Place, leader_epoch: int) -> Values
     }
 
 
-def find(partition: Partition, timestamp: int, committed_only: bool) -> Place:
+def _find(node: Node, partition: Partition, timestamp: int, committed_only: bool) -> Waiting[Place]:
     """The offset for a time or one of the special timestamps; (-1, -1) if there is none."""
     log = partition.log
     log.check_online()
-    end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
         partition.replica.check_settled()
-        return end, NO_TIMESTAMP
+        return _end(partition, committed_only), NO_TIMESTAMP
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.log_start_offset, NO_TIMESTAMP
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NO_OFFSET, NO_TIMESTAMP
     if timestamp == MAX_TIMESTAMP:
-        timestamp = log.largest_timestamp()
-        found = None if timestamp < 0 else log.offset_for_timestamp(timestamp)
+        timestamp = yield from largest_in_steps(node, partition)
+        if timestamp < 0:
+            return NO_OFFSET, NO_TIMESTAMP
     elif timestamp < 0:
         raise KafkaError(ErrorCode.unsupported_version, f"timestamp {timestamp} means nothing")
-    else:
-        found = log.offset_for_timestamp(timestamp)
-    return found if found is not None and found[0] < end else (NO_OFFSET, NO_TIMESTAMP)
+    found = yield from find_in_steps(node, partition, timestamp)
+    if found is None or found[0] >= _end(partition, committed_only):
+        return NO_OFFSET, NO_TIMESTAMP
+    return found
+
+
+def _end(partition: Partition, committed_only: bool) -> int:
+    return partition.last_stable_offset if committed_only else partition.high_watermark
 
 
 API = Api(key=2, first=1, last=11, handle=handle)

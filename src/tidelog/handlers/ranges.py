@@ -16,7 +16,7 @@ WARMED_BYTES: Final = 1 << 20
 
 def must_be_read(log: PartitionLog, records: Slice) -> bool:
     """Whether a range may have to wait for the disk, or nobody has checked it yet."""
-    file, position, size, unverified = records
+    file, position, size, unverified, _ = records
     if (
         unverified is not None
         and position < unverified.end
@@ -31,7 +31,7 @@ def must_be_read(log: PartitionLog, records: Slice) -> bool:
 
 def look_through(records: Slice) -> Stretch | None:
     """Reads a range, so that it is in the page cache; checks it if that was not done before."""
-    file, position, size, unverified = records
+    file, position, size, unverified, _ = records
     seen = None
     if unverified is not None and unverified.good_bytes(position, size) < size:
         seen = unverified.check(file, position, size)

@@ -161,7 +161,7 @@ class Cleaner:
         self._logs = logs
         self._workers = workers
         self._entropy = entropy
-        self._map_bytes = map_bytes
+        self.map_bytes = map_bytes
         self.uncleanable: dict[TopicPartition, str] = {}
 
     def pick(self) -> Candidate | None:
@@ -201,7 +201,7 @@ class Cleaner:
             "segments": [{"base": s.base_offset, "size": s.size} for s in segments],
             "first_dirty": found.first_dirty,
             "upper": found.upper,
-            "map_bytes": self._map_bytes,
+            "map_bytes": self.map_bytes,
             "load_factor": LOAD_FACTOR,
             "seed": self._entropy.random_bytes(HASH_KEY_BYTES).hex(),
             "max_segment_bytes": log.settings.segment_bytes,

@@ -47,6 +47,16 @@ def read_whole(disk: Disk, path: str) -> bytes:
     return file.pread(file.size(), 0)
 
 
+def open_empty(disk: Disk, path: str) -> File:
+    """A file to be written from its start. One that is empty is not cut: what is cut to nothing is
+    about to be replaced, in ext4's view, which writes all of it out when it is closed. Whoever
+    closes a segment of a gigabyte would wait for the disk."""
+    file = disk.open(path, "create")
+    if file.size():
+        file.truncate(0)
+    return file
+
+
 def write_whole(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -> None:
     """Replaces a file by rename: after a crash it is the old one or the new one, never a mix."""
     write_temporary(disk, path, data, durable=durable)
@@ -70,6 +80,22 @@ def remove_if_there(disk: Disk, path: str) -> None:
         disk.remove(path)
 
 
+Warmed = set[tuple[str, int]]
+"""Paths and positions."""
+
+
+class Cold(Exception):
+    """A range of a file that is not in the page cache: it is to be read beside the loop, then what
+    wanted it is to be tried again."""
+
+    def __init__(self, path: str, file: File, position: int, size: int) -> None:
+        super().__init__(f"{path}: {size} bytes at {position}")
+        self.path = path
+        self.file = file
+        self.position = position
+        self.size = size
+
+
 class LazyFile:
     """A file that is opened when it is needed, and closed again if others need to be open more.
     Whoever still holds what `get` gave is not disturbed by that."""
@@ -83,6 +109,18 @@ class LazyFile:
 
     def get(self) -> File:
         return self._file or self._open()
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """As the file's; raises `Cold` where one would have to wait for the disk, and must not."""
+        file = self._file or self._open()
+        warmed = self._files.warmed
+        if (
+            warmed is not None
+            and (self.path, offset) not in warmed
+            and not file.resident(offset, size)
+        ):
+            raise Cold(self.path, file, offset, size)
+        return file.pread(size, offset)
 
     def _open(self) -> File:
         self._file = self._files.open(self)
@@ -104,6 +142,8 @@ class OpenFiles:
         self._disk = disk
         self._capacity = capacity
         self._opened: deque[LazyFile] = deque()
+        self.warmed: Warmed | None = None
+        """While nobody may wait for the disk: where somebody has read beside the loop."""
         self._blocks: list[dict[int, Any]] = []
 
     def open(self, lazy: LazyFile) -> File:

@@ -23,7 +23,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.files import LazyFile, OpenFiles
+from tidelog.log.files import LazyFile, OpenFiles, open_empty
 
 OFFSET_ENTRY: Final = Struct(">iI")
 TIME_ENTRY: Final = Struct(">qi")
@@ -111,7 +111,7 @@ class SparseIndex:
 
     def create(self, disk: Disk) -> None:
         """Begins an empty index, in memory and on disk."""
-        disk.open(self._file.path, "create").truncate(0)
+        open_empty(disk, self._file.path)
         self._use(array("q"), array("q"))
 
     def load(self) -> None:
@@ -127,6 +127,11 @@ class SparseIndex:
     @property
     def _bytes_written(self) -> int:
         return self._written * self._entry.size
+
+    @property
+    def values(self) -> Numbers:
+        """Of the entries that are in memory."""
+        return self._values
 
     @property
     def unwritten(self) -> int:
@@ -181,7 +186,7 @@ class SparseIndex:
         if not count:
             return NOTHING
         size = self._entry.size
-        data = self._file.get().pread(size, (count - 1) * size)
+        data = self._file.pread(size, (count - 1) * size)
         key, value = self._entry.unpack(data)
         return key, value
 
@@ -217,7 +222,7 @@ class SparseIndex:
     def _read_block(self, number: int) -> Block:
         first, size = number * BLOCK_ENTRIES, self._entry.size
         count = max(0, min(BLOCK_ENTRIES + 1, self._count - first))
-        data = self._file.get().pread(count * size, first * size)
+        data = self._file.pread(count * size, first * size)
         if len(data) < count * size:
             raise BadValue(f"{self._file.path}: it has become shorter than {self._count} entries")
         keys, values = columns(data, self._entry)
@@ -239,8 +244,8 @@ class SparseIndex:
         return self.fences
 
     def _read(self) -> tuple[Numbers, Numbers]:
-        file = self._file.get()
-        return checked_columns(self._file.path, file.pread(file.size(), 0), self._entry)
+        size = self._file.get().size()
+        return checked_columns(self._file.path, self._file.pread(size, 0), self._entry)
 
     def _use(self, keys: Numbers, values: Numbers) -> None:
         self._keys = array("q", keys)

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
-from tidelog.base.limits import decompressed_bytes_max
 from tidelog.base.ports import Buffer, File
 from tidelog.log.followed_batches import check_followed, note_run, run_for
 from tidelog.log.log_files import LogFiles
@@ -19,6 +18,7 @@ from tidelog.log.producers import FRESH, NO_TRANSACTION, SEQUENCE_MAX
 from tidelog.log.scan import RELATIVE_OFFSET_MAX
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
+from tidelog.log.time_search import Batch, search_in, searching
 from tidelog.log.unverified import Unverified
 from tidelog.records.batch import (
     COMPRESSION_MASK,
@@ -45,7 +45,6 @@ from tidelog.records.batch import (
 )
 from tidelog.records.checksum import crc32c
 from tidelog.records.control import read_end_transaction
-from tidelog.records.time_lookup import first_not_before
 
 new_tuple = tuple.__new__
 _COPIED_BYTES: Final = 4096
@@ -60,6 +59,8 @@ class Slice(NamedTuple):
     size: int
     unverified: Unverified | None = None
     """What was in the file when it was opened, and may not have been looked at since."""
+    left_out: int = 0
+    """What there would have been room for of a batch that is not whole: of no use to a reader."""
 
 
 class PartitionLog(LogFiles):
@@ -272,7 +273,8 @@ class PartitionLog(LogFiles):
 
     def read(self, offset: int, max_bytes: int, upto: int) -> Slice:
         """The range from the batch that holds `offset`, below the offset `upto`, of at most
-        `max_bytes`, but never less than one batch. Its size is 0 if there is nothing to read."""
+        `max_bytes`, but never less than one batch, and mostly of whole ones. Its size is 0 if there
+        is nothing to read."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
@@ -298,14 +300,18 @@ class PartitionLog(LogFiles):
         end = segment.size
         if upto < self.log_end_offset and (segment is active or upto < active.base_offset):
             end = self._end_in(segment, upto)
-        if max_bytes < size:
-            max_bytes = size
-        size = end - position
+        first, size, left_out = size, end - position, 0
         if size > max_bytes:
-            size = max_bytes
+            if max_bytes > first:
+                size = max(first, segment.whole(offset, position, max_bytes))
+                left_out = max_bytes - size
+            else:
+                size = first
+        elif size < 0:
+            size = 0
         # As `Slice(...)` would, which is twice as slow.
         file = segment.file or segment.open_file()
-        return new_tuple(Slice, (file, position, size if size > 0 else 0, segment.unverified))
+        return new_tuple(Slice, (file, position, size, segment.unverified, left_out))
 
     def _end_in(self, segment: Segment, upto: int) -> int:
         """Where a segment's batches below an offset end."""
@@ -324,30 +330,20 @@ class PartitionLog(LogFiles):
             raise self.failed(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first record that is at least that young, or None."""
-        try:
-            return self._find_timestamp(timestamp)
-        except DamagedIndex as damage:
-            return self.mended(damage, lambda: self._find_timestamp(timestamp))
-        except OSError as error:
-            raise self.failed(error) from error
+        """Offset and timestamp of the first record that is at least that young, or None. Takes
+        as long as it takes; whoever cannot wait for that goes through `searching` himself."""
+        search, found = searching(self, timestamp), None
+        while True:
+            try:
+                step = search.send(found)
+            except StopIteration as end:
+                place: tuple[int, int] | None = end.value
+                return place
+            try:
+                found = self._search_in(step, timestamp) if isinstance(step, Batch) else None
+            except OSError as error:
+                raise self.failed(error) from error
 
-    def _find_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        for segment in self.segments.all[self.segments.with_timestamp(timestamp) :]:
-            position, size = segment.find_timestamp(timestamp)
-            while size:
-                batch = segment.open_file().pread(size, position)
-                found = self._first_in(batch, timestamp)
-                if found is not None:
-                    return found
-                position, size = segment.next_with_timestamp(position + size, timestamp)
-        return None
-
-    def _first_in(self, batch: bytes, timestamp: int) -> tuple[int, int] | None:
-        header = read_header(batch)
-        limit = decompressed_bytes_max(self.settings.max_message_bytes)
-        try:
-            return first_not_before(batch, timestamp, self.log_start_offset, limit)
-        except KafkaError:
-            # Its records cannot be read: whoever asks may see for himself, from its start on.
-            return max(header.base_offset, self.log_start_offset), header.max_timestamp
+    def _search_in(self, batch: Batch, timestamp: int) -> tuple[int, int] | None:
+        data = batch.file.pread(batch.size, batch.position)
+        return search_in(self, batch, data, timestamp)

@@ -21,6 +21,7 @@ from tidelog.log.files import (
     TIME_INDEX,
     TXN_INDEX,
     OpenFiles,
+    open_empty,
 )
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from tidelog.log.scan import (
@@ -91,8 +92,7 @@ class Segment(SegmentReader):
 
     def create(self, disk: Disk) -> None:
         """Makes the files of a new, empty, active segment."""
-        self.file = disk.open(self.path(LOG), "create")
-        self.file.truncate(0)
+        self.file = open_empty(disk, self.path(LOG))
         self.offset_index.create(disk)
         self.time_index.create(disk)
 

@@ -7,6 +7,7 @@ latest batches are known by heart, and a reader at the tail is answered without 
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -23,6 +24,7 @@ _SKIM: Final = Struct(">qi11xi8xq")  # base offset, length, last offset delta, m
 _SKIM_SIZE: Final = _SKIM.size
 _SKIM_BYTES: Final = 8192
 _SMALL_BATCH_BYTES: Final = 1024
+_NOWHERE: Final = 1 << 62  # beyond the end of any file
 
 
 class SegmentReader:
@@ -68,6 +70,11 @@ class SegmentReader:
     def open_file(self) -> File:
         return self.file or self._closed_file.get()
 
+    def pread(self, size: int, position: int) -> bytes:
+        """Of the log. What is being written is in the page cache, as far as one looks there."""
+        file = self.file
+        return (self._closed_file if file is None else file).pread(size, position)
+
     def forget_tail(self, next_offset: int) -> None:
         self._tail_next.clear()
         self._tail_positions.clear()
@@ -99,6 +106,27 @@ class SegmentReader:
             after = positions[found + 1] if found + 1 < len(positions) else self.size
             return position, after - position
         return self._search_active(relative)
+
+    def whole(self, offset: int, position: int, size: int) -> int:
+        """How many of `size` bytes are whole batches, from the one at `position` on that `locate`
+        has found for `offset`. Where nothing at hand says it, `size` itself: it is no promise."""
+        end = position + size
+        if self.file is None:
+            index = self.offset_index
+            block = index.blocks.get(bisect_left(index.fences, offset - self.base_offset, 1) - 1)
+            if block is None:
+                return size
+            count = len(block) // OFFSET_PARTS
+            after = bisect_right(block, end, count, count + count)
+            # Behind the last entry of a block there may be more.
+            last = block[after - 1] if count < after < count + count else 0
+        else:
+            starts: Sequence[int] = self._tail_positions
+            if not starts or starts[0] > end:
+                starts = self.offset_index.values
+            after = bisect_right(starts, end)
+            last = starts[after - 1] if after else 0
+        return last - position if last > position else size
 
     def _block(self, relative: int) -> Block:
         """Of the offset index, from its file."""
@@ -140,7 +168,7 @@ class SegmentReader:
     def _span_at(self, position: int, last: int) -> tuple[int, int]:
         """Relative first offset and size of the batch at an index entry, which must end as the
         entry says."""
-        data = self.open_file().pread(_SKIM_SIZE, position)
+        data = self.pread(_SKIM_SIZE, position)
         if len(data) == _SKIM_SIZE:
             base, length, delta, _ = _SKIM.unpack(data)
             first, size = base - self.base_offset, LENGTH_OVERHEAD + length
@@ -159,15 +187,22 @@ class SegmentReader:
         last = self.base_offset + relative if relative >= 0 else -1
         return self._walk(max(0, position), self.base_offset, timestamp, last)
 
-    def next_with_timestamp(self, position: int, timestamp: int) -> tuple[int, int]:
-        return self._walk(position, self.base_offset, timestamp, -1)
+    def next_with_timestamp(self, position: int, timestamp: int, far: int) -> tuple[int, int]:
+        """The same from a batch's position on. Not much behind `far` it gives up: what it returns
+        then is where a batch begins, and 0."""
+        return self._walk(position, self.base_offset, timestamp, -1, far)
 
     def _walk(
-        self, position: int, offset: int, timestamp: int, first_last_offset: int
+        self,
+        position: int,
+        offset: int,
+        timestamp: int,
+        first_last_offset: int,
+        far: int = _NOWHERE,
     ) -> tuple[int, int]:
         """The first batch from `position` on that reaches both the offset and the timestamp.
         The one it begins with must end at `first_last_offset`, unless that is negative."""
-        file, end = self.open_file(), self.size
+        file, end = self.file or self._closed_file, self.size
         if first_last_offset >= 0 and position >= end:
             raise DamagedIndex(self, f"position {position} is beyond the log's {end} bytes")
         unpack, need = _SKIM.unpack_from, _SKIM.size
@@ -193,6 +228,8 @@ class SegmentReader:
             if at == 0:
                 break
             position += at
+            if position >= far:
+                return position, 0
             wanted = need if size > _SMALL_BATCH_BYTES else _SKIM_BYTES
         return end, 0
 
@@ -211,14 +248,14 @@ class SegmentReader:
 
     def _check_time_entry(self, timestamp: int, relative: int) -> None:
         position, size = self.locate(self.base_offset + relative)
-        data = self.open_file().pread(_SKIM.size, position) if size else b""
+        data = self.pread(_SKIM.size, position) if size else b""
         if len(data) < _SKIM.size or _SKIM.unpack(data)[3] != timestamp:
             where = self.base_offset + relative
             raise DamagedIndex(self, f"no batch of time {timestamp} at offset {where}")
 
     def read_first_timestamp(self) -> int:
         """Of the first batch; -1 if there is none, or it has none."""
-        data = self.open_file().pread(HEADER_SIZE, 0) if self.size else b""
+        data = self.pread(HEADER_SIZE, 0) if self.size else b""
         return read_header(data).max_timestamp if len(data) == HEADER_SIZE else NO_TIMESTAMP
 
     def largest_timestamp(self) -> int:

@@ -42,10 +42,18 @@ class Segments:
 
     def with_timestamp(self, timestamp: int) -> int:
         """The index of the first segment that may hold a record of that time or later."""
-        for segment in self.all[len(self._largest) : -1]:
-            before = self._largest[-1] if self._largest else -1
-            self._largest.append(max(before, segment.largest_timestamp()))
+        while self.learn_time():
+            continue
         return bisect_left(self._largest, timestamp)
+
+    def learn_time(self) -> bool:
+        """Finds out the largest timestamp of one more closed segment; False if all are known."""
+        known = len(self._largest)
+        if known >= len(self.all) - 1:
+            return False
+        before = self._largest[-1] if known else -1
+        self._largest.append(max(before, self.all[known].largest_timestamp()))
+        return True
 
     def add(self, segment: Segment) -> None:
         self.all.append(segment)

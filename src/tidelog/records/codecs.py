@@ -26,15 +26,18 @@ _CHUNK_LENGTH: Final = Struct(">i")
 _CHUNK_BYTES: Final = 32 * 1024
 _GUESS_FACTOR: Final = 8
 _FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
+_LZ4_DEFAULT: Final = 9
+_LZ4_FAST: Final = 1
+_LZ4_HARD_MIN: Final = 3
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
-def compress_gzip(data: Buffer) -> bytes:
-    return bytes(cramjam.gzip.compress(data))
+def compress_gzip(data: Buffer, level: int | None = None) -> bytes:
+    return bytes(cramjam.gzip.compress(data, level))
 
 
-def compress_zstd(data: Buffer) -> bytes:
-    return bytes(cramjam.zstd.compress(data))
+def compress_zstd(data: Buffer, level: int | None = None) -> bytes:
+    return bytes(cramjam.zstd.compress(data, level))
 
 
 def decompress_gzip(data: Buffer, limit: int) -> bytes:
@@ -49,10 +52,12 @@ def decompress_zstd(data: Buffer, limit: int) -> bytes:
     return _decompress_stream(cramjam.zstd.decompress_into, data, limit)
 
 
-def compress_lz4(data: Buffer) -> bytes:
-    # Kafka's Java reader refuses blocks that refer to earlier ones, and its writer is as fast as
-    # this level; the library's default is eight times slower.
-    compressor = cramjam.lz4.Compressor(level=1, block_linked=False, content_checksum=False)
+def compress_lz4(data: Buffer, level: int | None = None) -> bytes:
+    # Kafka's Java reader refuses blocks that refer to earlier ones. Its writer is as fast as the
+    # library's level 1 where nobody asks for another level than 9, its default, and looks
+    # harder for any other: so does the library from 3 on.
+    chosen = _LZ4_FAST if level in (None, _LZ4_DEFAULT) else max(_LZ4_HARD_MIN, level)
+    compressor = cramjam.lz4.Compressor(level=chosen, block_linked=False, content_checksum=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 

@@ -19,20 +19,21 @@ ZSTD: Final = 4
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def compress(codec: int, data: Buffer) -> bytes:
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """At a level that the codec knows, or at its usual one."""
     if codec == NONE:
         return bytes(data)
     from tidelog.records import codecs
 
     match codec:
         case 1:
-            return codecs.compress_gzip(data)
+            return codecs.compress_gzip(data, level)
         case 2:
             return codecs.compress_snappy(data)
         case 3:
-            return codecs.compress_lz4(data)
+            return codecs.compress_lz4(data, level)
         case 4:
-            return codecs.compress_zstd(data)
+            return codecs.compress_zstd(data, level)
     raise unknown_compression(codec)
 
 

@@ -27,7 +27,12 @@ def task_for(batch: Buffer) -> str:
 
 
 def argument_for(
-    batch: Buffer, stored_bytes_max: int, *, keys_required: bool, compression: str
+    batch: Buffer,
+    stored_bytes_max: int,
+    *,
+    keys_required: bool,
+    compression: str,
+    level: int | None = None,
 ) -> dict[str, Any]:
     """A batch that grows beyond what its topic takes must not come back as large as that."""
     return {
@@ -36,6 +41,7 @@ def argument_for(
         "stored_bytes_max": stored_bytes_max,
         "keys_required": keys_required,
         "compression": compression,
+        "level": level,
     }
 
 

@@ -33,7 +33,14 @@ def keys_missing(batch: Buffer, limit: int) -> int:
     raise AssertionError(f"a batch of {count} records was refused that is sound")
 
 
-def inspect(batch: Buffer, limit: int, *, keys_required: bool, compression: str) -> Buffer:
+def inspect(
+    batch: Buffer,
+    limit: int,
+    *,
+    keys_required: bool,
+    compression: str,
+    level: int | None = None,
+) -> Buffer:
     """The batch as it is to be stored. Its header must have been checked."""
     missing = keys_missing(batch, limit)
     if missing and keys_required:
@@ -43,14 +50,16 @@ def inspect(batch: Buffer, limit: int, *, keys_required: bool, compression: str)
         )
     header = read_header(batch)
     codec = header.compression if compression == AS_SENT else _CODECS[compression]
-    return batch if codec == header.compression else _compressed_anew(batch, codec, limit)
+    if codec == header.compression:
+        return batch
+    return _compressed_anew(batch, codec, level, limit)
 
 
-def _compressed_anew(batch: Buffer, codec: int, limit: int) -> bytearray:
+def _compressed_anew(batch: Buffer, codec: int, level: int | None, limit: int) -> bytearray:
     header = read_header(batch)
     body = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
     attributes = header.attributes & ~COMPRESSION_MASK | codec
-    return seal(header._replace(attributes=attributes), compress(codec, body))
+    return seal(header._replace(attributes=attributes), compress(codec, body, level))
 
 
 def run(_disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +70,7 @@ def run(_disk: Disk, argument: Mapping[str, Any]) -> dict[str, Any]:
             argument["limit"],
             keys_required=argument["keys_required"],
             compression=argument["compression"],
+            level=argument["level"],
         )
         if len(stored) > argument["stored_bytes_max"]:
             raise KafkaError(

@@ -20,6 +20,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "count_keyless": "inspect_kernels",
     "fill": "decode_kernel",
     "fill_headers": "decode_kernel",
+    "find_time": "inspect_kernels",
     "judge_records": "clean_kernels",
     "map_batches": "map_kernels",
     "map_records": "map_kernels",
@@ -146,6 +147,7 @@ copy_kept: Final = Kernel("copy_kept")
 count_keyless: Final = Kernel("count_keyless")
 fill: Final = Kernel("fill")
 fill_headers: Final = Kernel("fill_headers")
+find_time: Final = Kernel("find_time")
 judge_records: Final = Kernel("judge_records")
 map_batches: Final = Kernel("map_batches")
 map_records: Final = Kernel("map_records")

@@ -2,8 +2,13 @@
 
 A lookup runs in the broker's loop, where reading whole records in Python would take a tenth of
 a second a megabyte. `reference` says what a record is; this goes from one record's length to
-the next.
+the next. A few kilobytes may hold millions of records: only a batch of few is searched in the
+loop, the others in a worker, to which they travel as base64 in JSON (`time_finder`).
 """
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Buffer
@@ -12,10 +17,35 @@ from tidelog.records.compression import decompress
 from tidelog.records.reference import checked_header
 from tidelog.records.varint import LONG_BYTES_MAX
 
+TASK: Final = "find time"
+FEW_RECORDS_MAX: Final = 5_000
+"""Two milliseconds."""
+FEW_BYTES_MAX: Final = 256 * 1024
+"""Of a batch as it is stored, and of its records when they are decompressed."""
 
-def first_not_before(
-    batch: Buffer, timestamp: int, first_offset: int, limit: int
-) -> tuple[int, int] | None:
+Place = tuple[int, int]
+"""An offset and its timestamp."""
+
+
+def argument_for(batch: Buffer, timestamp: int, first_offset: int, limit: int) -> dict[str, Any]:
+    """What a worker is to be told to do the same as `first_not_before`."""
+    return {
+        "batch": b64encode(batch).decode(),
+        "timestamp": timestamp,
+        "first_offset": first_offset,
+        "limit": limit,
+    }
+
+
+def found_by(result: Mapping[str, Any]) -> Place | None:
+    """What the worker gave; raises what it found wrong."""
+    if "unreadable" in result:
+        raise KafkaError(ErrorCode.invalid_record, result["unreadable"])
+    found = result["found"]
+    return None if found is None else (found[0], found[1])
+
+
+def first_not_before(batch: Buffer, timestamp: int, first_offset: int, limit: int) -> Place | None:
     """Offset and timestamp of the first record, at `first_offset` or behind it, that is at least
     that young; None if there is none. A batch that decompresses to more than `limit`, or whose
     records are not sound as far as they are looked at, raises."""

@@ -18,6 +18,7 @@ from tidelog.base.ports import Disk
 TASKS: Mapping[str, str] = {
     "about": "tidelog.world.tasks:about",
     "clean": "tidelog.log.cleaning:clean",
+    "find time": "tidelog.records.time_finder:run",
     "inspect": "tidelog.records.inspector:run",
     "inspect many": "tidelog.records.inspector:run",
     "scan": "tidelog.log.scanning:scan",

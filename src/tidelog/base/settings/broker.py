@@ -17,13 +17,16 @@ from tidelog.base.settings.cluster import CLUSTER
 from tidelog.base.settings.groups import GROUPS
 from tidelog.base.settings.kinds import Setting, table
 from tidelog.base.settings.network import NETWORK
+from tidelog.base.settings.no_effect import marked
 from tidelog.base.settings.refused import reason
 from tidelog.base.settings.security import SASL_MECHANISMS, SECURITY
 from tidelog.base.settings.storage import STORAGE
 from tidelog.base.settings.topic import TOPIC
 from tidelog.base.settings.transactions import TRANSACTIONS
 
-BROKER: Final = table(CLUSTER, NETWORK, STORAGE, CLEANER, GROUPS, TRANSACTIONS, SECURITY)
+BROKER: Final = table(
+    *map(marked, (CLUSTER, NETWORK, STORAGE, CLEANER, GROUPS, TRANSACTIONS, SECURITY))
+)
 
 LISTENER_SCOPED: Final = frozenset(
     [setting.name for setting in SECURITY if setting.name.startswith(("ssl.", "sasl."))]

@@ -5,7 +5,12 @@ Each raises `BadValue` with the names and values that do not go together.
 
 from tidelog.base.errors import BadValue
 from tidelog.base.settings.broker import listener_of
-from tidelog.base.settings.listeners import Listener, read_listeners, read_protocol_map
+from tidelog.base.settings.listeners import (
+    PLAINTEXT,
+    Listener,
+    read_listeners,
+    read_protocol_map,
+)
 from tidelog.base.settings.typed import TypedValues
 
 _DEDUPE_BYTES_MIN = 1 << 20
@@ -110,13 +115,18 @@ def _check_listeners(settings: TypedValues) -> None:
             raise _refusal(
                 settings, "listener.security.protocol.map", f"such that it has {name} of listeners"
             )
+        if protocols[name] != PLAINTEXT:
+            raise BadValue(
+                f"listener.security.protocol.map: the listener {name} is {protocols[name]}, and "
+                "tidelog has no TLS and no login yet; map it to PLAINTEXT, and run the broker "
+                "where only friends can reach it"
+            )
     for setting in settings:
         listener = listener_of(setting)
         if listener is not None and listener not in names:
             raise BadValue(f"{setting}: the listener must be one of {', '.join(names).lower()}")
     _check_advertised(settings, listeners)
-    inter_broker = _inter_broker_listener(settings, names, protocols)
-    _check_mechanisms(settings, protocols, names, inter_broker)
+    _check_inter_broker(settings, names)
 
 
 def _check_advertised(settings: TypedValues, listeners: tuple[Listener, ...]) -> None:
@@ -134,45 +144,23 @@ def _check_advertised(settings: TypedValues, listeners: tuple[Listener, ...]) ->
         )
 
 
-def _inter_broker_listener(
-    settings: TypedValues, names: list[str], protocols: dict[str, str]
-) -> str:
-    """The listener that brokers use among themselves; it must be one that is advertised."""
+def _check_inter_broker(settings: TypedValues, names: list[str]) -> None:
+    """The listener that brokers use among themselves must be one that is advertised."""
     advertised = settings["advertised.listeners"]
     if advertised is not None:
         names = [listener.name for listener in read_listeners(str(advertised))]
     chosen = settings["inter.broker.listener.name"]
-    if chosen is not None:
-        if str(chosen).upper() not in names:
-            raise _refusal(
-                settings, "inter.broker.listener.name", f"an advertised one: {', '.join(names)}"
-            )
-        return str(chosen).upper()
-    protocol = settings.text("security.inter.broker.protocol")
-    if protocol not in names:
+    if chosen is not None and str(chosen).upper() not in names:
+        raise _refusal(
+            settings, "inter.broker.listener.name", f"an advertised one: {', '.join(names)}"
+        )
+    if chosen is None and settings["security.inter.broker.protocol"] not in names:
         raise _refusal(
             settings,
             "security.inter.broker.protocol",
             f"the name of an advertised listener ({', '.join(names)}), "
             "or inter.broker.listener.name must name one",
         )
-    assert protocol in protocols
-    return protocol
-
-
-def _check_mechanisms(
-    settings: TypedValues, protocols: dict[str, str], names: list[str], inter_broker: str
-) -> None:
-    for listener in names:
-        if not protocols[listener].startswith("SASL_"):
-            continue
-        own = f"listener.name.{listener.lower()}.sasl.enabled.mechanisms"
-        enabled = own if own in settings else "sasl.enabled.mechanisms"
-        if "GSSAPI" in settings.words(enabled) or not settings.words(enabled):
-            raise _refusal(settings, enabled, f"PLAIN or SCRAM for the SASL listener {listener}")
-        mechanism = "sasl.mechanism.inter.broker.protocol"
-        if listener == inter_broker and settings[mechanism] not in settings.words(enabled):
-            raise _refusal(settings, mechanism, f"one of those in {enabled}")
 
 
 def _refusal(settings: TypedValues, name: str, words: str) -> BadValue:

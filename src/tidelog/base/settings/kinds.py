@@ -16,7 +16,7 @@ from tidelog.base.errors import BadValue
 
 Value = bool | int | float | str | tuple[str, ...] | None
 Kind = Literal["boolean", "short", "int", "long", "double", "string", "list", "password", "class"]
-Mode = Literal["read-only", "per-broker", "cluster-wide", "per-topic"]
+Mode = Literal["read-only", "cluster-wide", "per-topic"]
 
 SHORT_MAX: Final = (1 << 15) - 1
 INT_MAX: Final = (1 << 31) - 1
@@ -65,6 +65,10 @@ class Setting:
     bound: Bound | None = None
     mode: Mode = "read-only"
     synonyms: tuple[Synonym, ...] = ()
+    no_effect: str = ""
+    """Why nothing acts on it, if nothing does."""
+    is_promise: bool = False
+    """Whether somebody would rely on the effect it has not: then only its default is taken."""
 
     @property
     def scope(self) -> Literal["broker", "topic"]:
@@ -155,11 +159,14 @@ class Setting:
     def _check_bound(self, value: Value) -> None:
         if self.bound is not None and not self.bound.allows(value):
             raise self._refusal(value, self.bound.words)
+        if self.is_promise and value != self.default:
+            raise BadValue(f"{self._with(value)}: {self.no_effect}")
 
     def _refusal(self, value: object, words: str) -> BadValue:
-        if self.is_secret:
-            return BadValue(f"{self.name}: must be {words}")
-        return BadValue(f"{self.name}={_shown(value)}: must be {words}")
+        return BadValue(f"{self._with(value)}: must be {words}")
+
+    def _with(self, value: object) -> str:
+        return self.name if self.is_secret else f"{self.name}={_shown(value)}"
 
 
 _WORDS: Final[dict[Kind, str]] = {

@@ -11,7 +11,8 @@ from typing import Final
 from tidelog.base.errors import BadValue
 from tidelog.base.settings.kinds import Bound, Value
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT: Final = "PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_PROTOCOL_MAP: Final = ",".join(f"{name}:{name}" for name in PROTOCOLS)
 
 _LISTENER: Final = re.compile(

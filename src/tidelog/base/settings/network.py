@@ -34,7 +34,6 @@ _LISTENERS: Final = (
             "Where the broker listens, as NAME://host:port separated by commas. No host is "
             "every address, port 0 any free one."
         ),
-        mode="per-broker",
     ),
     Setting(
         name="advertised.listeners",
@@ -42,15 +41,16 @@ _LISTENERS: Final = (
         default=None,
         bound=LISTENERS,
         doc="The addresses that clients are told to use. Unset, those of listeners.",
-        mode="per-broker",
     ),
     Setting(
         name="listener.security.protocol.map",
         kind="string",
         default=DEFAULT_PROTOCOL_MAP,
         bound=PROTOCOL_MAP,
-        doc="The security protocol of each listener, as NAME:PROTOCOL separated by commas.",
-        mode="per-broker",
+        doc=(
+            "The security protocol of each listener, as NAME:PROTOCOL separated by commas. Those "
+            "that are used must be PLAINTEXT."
+        ),
     ),
     Setting(
         name="inter.broker.listener.name",
@@ -98,22 +98,14 @@ _LISTENERS: Final = (
         kind="int",
         default=3,
         bound=at_least(1),
-        doc=(
-            "Taken so that Kafka's own server.properties starts. One event loop serves all "
-            "connections, whatever it says."
-        ),
-        mode="cluster-wide",
+        doc="How many threads read requests and send answers.",
     ),
     Setting(
         name="num.io.threads",
         kind="int",
         default=8,
         bound=at_least(1),
-        doc=(
-            "Taken so that Kafka's own server.properties starts. One event loop handles all "
-            "requests, whatever it says."
-        ),
-        mode="cluster-wide",
+        doc="How many threads handle requests.",
     ),
 )
 
@@ -180,7 +172,7 @@ _LIMITS: Final = (
         kind="int",
         default=INT_MAX,
         bound=at_least(0),
-        doc="How many connections are accepted in a second.",
+        doc="How many connections are served anew in a second; more wait, or are closed.",
         mode="cluster-wide",
     ),
     Setting(

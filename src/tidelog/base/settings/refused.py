@@ -1,7 +1,8 @@
-"""Settings that Apache Kafka has and tidelog does not act on, with the reason.
+"""Settings that Apache Kafka has and tidelog does not know, with the reason.
 
 Nothing is ignored in silence: a file written for Kafka is refused at such a name with a
-sentence that says what to do instead. Names that end in a dot stand for all that begin so.
+sentence that says what to do instead; for those that are known and have no effect see
+`no_effect`. Names that end in a dot stand for all that begin so.
 """
 
 from typing import Final
@@ -19,7 +20,7 @@ _VERSION: Final = "tidelog stores record format v2 only and converts to no older
 _THREADS: Final = "one event loop serves a broker, there is no such pool; leave it out"
 _PURGATORY: Final = "parked requests are woken and dropped one by one, nothing is purged"
 _SHARE: Final = "tidelog serves consumer groups, not share groups"
-_LOGIN: Final = "tidelog knows the SASL mechanisms PLAIN and SCRAM"
+_LOGIN: Final = "tidelog has no login yet; leave it out"
 _LISTENERS: Final = "Kafka dropped it; use listeners and advertised.listeners"
 _LOG_DIR_MOVE: Final = "tidelog does not move replicas between the log dirs of one broker"
 
@@ -70,7 +71,7 @@ REFUSED: Final = {
     "sasl.kerberos.": _LOGIN,
     "sasl.oauthbearer.": _LOGIN,
     "sasl.login.": _LOGIN,
-    "delegation.token.": "tidelog has no delegation tokens; use SCRAM users",
+    "delegation.token.": _LOGIN,
     "sasl.server.callback.handler.class": _JAVA,
     "sasl.client.callback.handler.class": _JAVA,
     "principal.builder.class": _JAVA,

@@ -1,6 +1,7 @@
 """The broker settings of TLS, logging in and access control, under Kafka's names.
 
-Most of them may be given for one listener alone, as `listener.name.<listener>.<setting>`.
+None of them has an effect yet: `no_effect` says what is done with them. Most may be given for one
+listener alone, as `listener.name.<listener>.<setting>`.
 """
 
 from typing import Final
@@ -29,7 +30,6 @@ _TLS: Final = (
         default="TLSv1.3",
         bound=one_of(*TLS_VERSIONS),
         doc="The newest TLS version that is offered.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.enabled.protocols",
@@ -37,14 +37,12 @@ _TLS: Final = (
         default=("TLSv1.2", "TLSv1.3"),
         bound=some_of(*TLS_VERSIONS),
         doc="The TLS versions that are accepted.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.cipher.suites",
         kind="list",
         default=(),
         doc="The cipher suites that are accepted; empty leaves it to the library.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.keystore.type",
@@ -52,7 +50,6 @@ _TLS: Final = (
         default="JKS",
         bound=one_of(*STORE_TYPES),
         doc="The format of the key store.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.keystore.location",
@@ -60,35 +57,30 @@ _TLS: Final = (
         default=None,
         bound=not_empty(),
         doc="The file with the broker's certificate and key.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.keystore.password",
         kind="password",
         default=None,
         doc="The password of the key store.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.keystore.key",
         kind="password",
         default=None,
         doc="The private key itself in PEM form, in place of a file.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.keystore.certificate.chain",
         kind="password",
         default=None,
         doc="The certificate chain itself in PEM form, in place of a file.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.key.password",
         kind="password",
         default=None,
         doc="The password of the private key.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.truststore.type",
@@ -96,7 +88,6 @@ _TLS: Final = (
         default="JKS",
         bound=one_of(*STORE_TYPES),
         doc="The format of the trust store.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.truststore.location",
@@ -104,21 +95,18 @@ _TLS: Final = (
         default=None,
         bound=not_empty(),
         doc="The file with the certificates that clients' are checked against.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.truststore.password",
         kind="password",
         default=None,
         doc="The password of the trust store.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.truststore.certificates",
         kind="password",
         default=None,
         doc="The trusted certificates themselves in PEM form, in place of a file.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.endpoint.identification.algorithm",
@@ -126,7 +114,6 @@ _TLS: Final = (
         default="https",
         bound=one_of("https", "HTTPS", ""),
         doc="Whether another broker's certificate must name its host; empty is no.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.client.auth",
@@ -134,7 +121,6 @@ _TLS: Final = (
         default="none",
         bound=one_of("required", "requested", "none"),
         doc="Whether clients must, may or need not show a certificate.",
-        mode="per-broker",
     ),
     Setting(
         name="ssl.principal.mapping.rules",
@@ -163,11 +149,7 @@ _SASL: Final = (
         kind="list",
         default=("GSSAPI",),
         bound=some_of("GSSAPI", *SASL_MECHANISMS),
-        doc=(
-            "The ways to log in that a SASL listener offers. Kafka's default, GSSAPI, is not "
-            "spoken here: name others."
-        ),
-        mode="per-broker",
+        doc="The ways to log in that a SASL listener offers.",
     ),
     Setting(
         name="sasl.mechanism.inter.broker.protocol",
@@ -175,14 +157,12 @@ _SASL: Final = (
         default="GSSAPI",
         bound=one_of("GSSAPI", *SASL_MECHANISMS),
         doc="The way brokers log in to each other.",
-        mode="per-broker",
     ),
     Setting(
         name="sasl.jaas.config",
         kind="password",
         default=None,
         doc="The users of PLAIN, or the broker's own user and password, in Kafka's JAAS form.",
-        mode="per-broker",
     ),
     Setting(
         name="sasl.server.max.receive.size",

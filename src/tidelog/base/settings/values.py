@@ -78,10 +78,10 @@ class Settings(TypedValues):
         dirs = self.text("log.dir") if text is None else str(text)
         return tuple(item.strip() for item in dirs.split(",") if item.strip())
 
-    def for_listener(self, listener: str, name: str) -> Value:
+    def whole_for_listener(self, listener: str, name: str) -> int:
         """The value for one listener, which may have its own."""
         own = f"listener.name.{listener.lower()}.{name}"
-        return self[own] if own in self else self[name]
+        return self.whole(own if own in self else name)
 
     def source(self, name: str) -> Source:
         """Who set the value that counts."""
@@ -107,7 +107,7 @@ class Settings(TypedValues):
         changed = dict(self._layer(target))
         for name, value in changes.items():
             setting = find_broker_setting(name)
-            _check_may_change(setting, cluster_wide)
+            _check_may_change(setting)
             if value is None:
                 changed.pop(name, None)
             else:
@@ -125,8 +125,8 @@ def _check_one_way_between_brokers(static: Mapping[str, Value]) -> None:
         )
 
 
-def _check_may_change(setting: Setting, cluster_wide: bool) -> None:
+def _check_may_change(setting: Setting) -> None:
+    if setting.no_effect:
+        raise BadValue(f"{setting.name} has no effect: {setting.no_effect}")
     if setting.mode == "read-only":
         raise BadValue(f"{setting.name} cannot change while the broker runs; set it in its file")
-    if cluster_wide and setting.mode == "per-broker":
-        raise BadValue(f"{setting.name} can only be changed for one broker, not for all")

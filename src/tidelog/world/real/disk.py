@@ -18,6 +18,8 @@ _FLAGS = {
     "create": os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
 }
 _CLOSED = -1
+_PROBE = (bytearray(1),)
+"""Where a byte is read to that nobody wants, from any thread."""
 
 
 def _error(number: int, path: str) -> OSError:
@@ -30,7 +32,7 @@ def _with_name(error: OSError, path: str) -> OSError:
 
 def _is_cached(descriptor: int, offset: int) -> bool:
     try:
-        os.preadv(descriptor, (bytearray(1),), offset, os.RWF_NOWAIT)
+        os.preadv(descriptor, _PROBE, offset, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -6,6 +6,7 @@ always pressure: then large writes are never made where waiting would hurt.
 """
 
 from pathlib import Path
+from resource import RUSAGE_THREAD, getrusage
 
 _COUNTERS = Path("/proc/vmstat")
 _SHARE = 0.7
@@ -20,3 +21,6 @@ class RealPressure:
         except (OSError, KeyError, ValueError):
             return True
         return dirty + writeback > _SHARE * (limit + background) / 2
+
+    def waits(self) -> int:
+        return getrusage(RUSAGE_THREAD).ru_nvcsw

@@ -53,6 +53,14 @@ def look_up(host: str, port: int) -> list[Address]:
     return [(family, address) for family, _, _, _, address in found]
 
 
+def addresses_of(host: str) -> tuple[str, ...]:
+    """As peers are shown."""
+    try:
+        return tuple(dict.fromkeys(address[0] for _, address in look_up(host, 0)))
+    except UnicodeError as error:
+        raise OSError(errno.EINVAL, f"no name of a host: {error}") from error
+
+
 def make_socket(family: socket.AddressFamily, options: SocketOptions) -> socket.socket:
     """Its buffers are set before it listens or connects: later is too late for the peer to
     hear of them. What a listening socket accepts inherits them."""

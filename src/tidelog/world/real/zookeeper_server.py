@@ -194,7 +194,7 @@ class ZooKeeperServer:
         self._process.send_signal(number)
 
     def _end(self, number: signal.Signals) -> None:
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         process.send_signal(number)
@@ -203,6 +203,8 @@ class ZooKeeperServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        # Only now: who is interrupted while waiting must still be able to kill it.
+        self._process = None
 
     def _refuse_a_taken_port(self) -> None:
         """Java would say so in a stack trace, and who waits for it would take the server that
@@ -213,7 +215,7 @@ class ZooKeeperServer:
                 return
         except OSError as error:
             raise BadValue(
-                f"port {port} cannot be used: {error.strerror}; choose another (--port)"
+                f"port {port} cannot be used: {error.strerror}; choose another port"
             ) from None
 
     def _write_config(self) -> Path:
