@@ -69,7 +69,7 @@ UNDER_LOAD: dict[str, Scenario] = {
     "partitions-10": lambda place: many_partitions(place.sides, 10),
     "partitions-200": lambda place: many_partitions(place.sides, 200),
     "bare": lambda place: against_bare_servers(place.sides[0], place.generator, place.folder),
-    "flood": lambda place: flood_at_dirty_limit(place.sides, place.folder),
+    "flood": lambda place: flood_at_dirty_limit(place.sides, place.generator, place.folder),
 }
 AT_REST: dict[str, Scenario] = {"idle": lambda place: idle_partitions(place.brokers)}
 

@@ -3,7 +3,8 @@
 `python -m bench spark [--quick] [--only NAME,...]` measures rows a second into an aggregation, into
 Parquet files and into another topic, with all seven columns and checked CRCs; how soon a stream has
 its first batch; and what a Python worker takes. Beside ours run the connector on the same topic,
-where Maven is at hand; the same data as Parquet; and a Python source that yields a row at a time.
+where Maven is at hand; the same data as Parquet; a Python source that yields a row at a time; and
+one that has its Arrow batches ready, which is what Spark itself takes for them.
 """
 
 import argparse

@@ -3,17 +3,21 @@
 `python -m bench.load.bare_servers produce FILE` receives requests into one buffer, checks the
 CRC-32C of their batch, writes it with `pwrite` and answers; `... fetch FILE` answers fetches with
 `sendfile` from a file that it fills with batches first. Both print their port and serve one
-connection after the other until they are killed. They understand only the frames made here.
+connection after the other until they are killed. `... flood FILE` does what `produce` does, for
+each connection in a thread and a file of its own, and takes single records too. They understand
+only the frames made here.
 """
 
 import os
 import socket
 import sys
+from threading import Thread
+from typing import NoReturn
 
 from crc32c import crc32c
 
 from bench.load.fields import EMPTY_ARRAY, NO_TAGS, int16, int32, int64, varint
-from bench.load.frames import FETCH, PRODUCE, Topic, batch, fetch, produce
+from bench.load.frames import FETCH, PRODUCE, Frame, Topic, batch, fetch, produce
 from bench.load.target import CLIENTS
 from tidelog.records.batch import read_header, stamp
 
@@ -26,13 +30,19 @@ _BATCH_CRC = 17
 _CRC_FROM = 21
 
 
-def produced(record_bytes: int, batch_bytes: int) -> bytes:
-    version = CLIENTS["java"][PRODUCE]
-    return produce(TOPIC, [(0, batch(record_bytes, batch_bytes))], version).data
+def produced(record_bytes: int, batch_bytes: int = 0) -> Frame:
+    return produce(TOPIC, [(0, batch(record_bytes, batch_bytes))], CLIENTS["java"][PRODUCE])
 
 
-def serve_produce(connection: socket.socket, descriptor: int) -> None:
-    template = produced(1000, 1_000_000)
+def large() -> Frame:
+    return produced(1000, 1_000_000)
+
+
+def single() -> Frame:
+    return produced(100)
+
+
+def serve_produce(connection: socket.socket, descriptor: int, template: bytes) -> None:
     start = template.index(TOPIC.topic_id) + 16 + 1 + 4 + len(varint(len(template)))
     end = len(template) - len(ENDING)
     one = NO_TAGS + varint(2) + TOPIC.topic_id + varint(2) + int32(0) + int16(0) + int64(0)
@@ -50,6 +60,17 @@ def serve_produce(connection: socket.socket, descriptor: int) -> None:
         position += os.pwrite(descriptor, buffer[start:end], position)
         answer[4:8] = buffer[8:12]
         connection.sendall(answer)
+
+
+def serve_flood(connection: socket.socket, path: str) -> None:
+    """Large requests or single records, as the first one is."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    os.unlink(path)
+    length = int.from_bytes(connection.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL))
+    frame = next(frame for frame in (large(), single()) if len(frame.data) == 4 + length)
+    with connection:
+        serve_produce(connection, descriptor, frame.data)
+    os.close(descriptor)
 
 
 def shape() -> tuple[int, int]:
@@ -92,12 +113,28 @@ def serve_fetch(connection: socket.socket, descriptor: int) -> None:
         connection.send(ENDING)
 
 
+def listen() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    return listener
+
+
+def main_flood(path: str) -> NoReturn:
+    listener, count = listen(), 0
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        count += 1
+        Thread(target=serve_flood, args=(connection, f"{path}.{count}"), daemon=True).start()
+
+
 def main(kind: str, path: str) -> None:
+    if kind == "flood":
+        main_flood(path)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     if kind == "fetch":
         fill(descriptor)
-    listener = socket.create_server(("127.0.0.1", 0))
-    print(listener.getsockname()[1], flush=True)
+    listener = listen()
     while True:
         connection, _ = listener.accept()
         with connection:
@@ -105,7 +142,7 @@ def main(kind: str, path: str) -> None:
             if kind == "fetch":
                 serve_fetch(connection, descriptor)
             else:
-                serve_produce(connection, descriptor)
+                serve_produce(connection, descriptor, large().data)
                 os.ftruncate(descriptor, 0)
 
 

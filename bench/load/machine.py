@@ -86,12 +86,11 @@ def _pair(number: int, first: Callable[[], Load], second: Callable[[], Load]) ->
 
 
 def bare_run(generator: Generator, kind: str, pid: int, port: int) -> Callable[[], Load]:
-    versions, topic = CLIENTS["java"], bare_servers.TOPIC
     if kind == "produce":
-        data = batch(1000, 1_000_000)
-        stream = bulk(produce(topic, [(0, data)], versions[PRODUCE]))
+        stream = bulk(bare_servers.large())
     else:
-        frame = fetch(topic, 1, bare_servers.FETCH_BYTES, versions[FETCH])
+        version = CLIENTS["java"][FETCH]
+        frame = fetch(bare_servers.TOPIC, 1, bare_servers.FETCH_BYTES, version)
         stream = Stream(name="bare", frames=[frame], follow=True)
     seconds = BULK_SECONDS_MAX if kind == "produce" else SECONDS
 
@@ -136,8 +135,9 @@ def first_answers(brokers: list[Broker]) -> list[Row]:
     return [compared("first answer after the process starts", times, "s", "<= 0.333")]
 
 
-def flood_at_dirty_limit(sides: list[Side], folder: Path) -> list[Row]:
-    """Another connection's small requests, while bulk is written as fast as the disk takes it."""
+def flood_at_dirty_limit(sides: list[Side], generator: Generator, folder: Path) -> list[Row]:
+    """Another connection's small requests, while bulk is written as fast as the disk takes it;
+    beside brokers a bare server, which says what the machine allows."""
     if not dirty_pages.has_room(folder):
         print(f"no flood at the dirty limit: {folder} has too little room", file=sys.stderr)
         return []
@@ -147,24 +147,29 @@ def flood_at_dirty_limit(sides: list[Side], folder: Path) -> list[Row]:
         for side in sides:
             with side.topic() as flooded, side.topic() as other:
                 data = batch(1000, 1_000_000)
-                version = side.target.versions[PRODUCE]
-                flood = Stream(
-                    name="flood", frames=[produce(flooded, [(0, data)], version)], in_flight=5
-                )
-                small = Stream(
-                    name="small", frames=[one_record(side, other)], rate=200, in_flight=1000
-                )
-                loads = side.run(flood, small, seconds=FLOOD_SECONDS)
-                measured.append((side, loads, dirty_pages.dirty_bytes() / 1e9))
+                large = produce(flooded, [(0, data)], side.target.versions[PRODUCE])
+                loads = side.run(*_flood(large, one_record(side, other)), seconds=FLOOD_SECONDS)
+                measured.append((side.name, loads, dirty_pages.dirty_bytes() / 1e9))
+        with bare_server("flood", folder / "bare") as (_, port):
+            streams = _flood(bare_servers.large(), bare_servers.single())
+            loads = generator.run(("127.0.0.1", port), streams, seconds=FLOOD_SECONDS)
+            measured.append(("a bare server", loads, dirty_pages.dirty_bytes() / 1e9))
     where = "at" if was_reached else "below"
     return [
         row(
-            f"{side.name}: p99 beside a flood {where} the dirty limit ({dirty:.1f} GB dirty)",
+            f"{name}: p99 beside a flood {where} the dirty limit ({dirty:.1f} GB dirty)",
             small.p99_us / 1000,
             f"ms (max {small.max_us / 1000:.0f}; flood {flood.speed:.0f} MB/s)",
-            "<= 20" if side is sides[0] else "",
+            "<= 20" if name == sides[0].name else "",
         )
-        for side, (flood, small), dirty in measured
+        for name, (flood, small), dirty in measured
+    ]
+
+
+def _flood(large: Frame, small: Frame) -> list[Stream]:
+    return [
+        Stream(name="flood", frames=[large], in_flight=5),
+        Stream(name="small", frames=[small], rate=200, in_flight=1000),
     ]
 
 

@@ -74,9 +74,9 @@ def _sessions(place: Place) -> Iterator[Mapping[str, Session]]:
     with ExitStack() as stack:
         made: dict[str, Session] = {}
         for suffix, python in pythons.items():
-            for name, source in ((OURS, None), (NOTHING, CONSTANT_SOURCE)):
+            for name, sources in ((OURS, ()), (NOTHING, (CONSTANT_SOURCE,))):
                 folder = place.folder / f"session-{len(made)}"
-                session = our_session(folder, worker_python=python, source=source)
+                session = our_session(folder, worker_python=python, sources=sources)
                 made[name + suffix] = stack.enter_context(session)
         if place.home is not None:
             theirs = connector_session(place.home, place.folder / CONNECTOR)

@@ -18,6 +18,10 @@ from bench.spark.side import Session, connector_session, our_session
 from bench.spark.topics import Topics
 
 OURS, CONNECTOR, ROWS, PARQUET = "tidelog", "kafka", "row-at-a-time", "parquet"
+READY = "ready-made"
+_READY_ROWS_MAX = 20_000
+_READY_BYTES = 4 * 1024 * 1024
+"""Of an Arrow batch: as ours are."""
 SIZES = {100: "100 B", 1000: "1 KB"}
 MILLION = 1e6
 
@@ -175,11 +179,27 @@ def aggregation(place: Place) -> list[Row]:
 def warm_aggregation(place: Place, sessions: Mapping[str, Session], value_bytes: int) -> list[Row]:
     topic = place.topic(value_bytes)
     files = as_files(place, sessions[OURS], topic)
+    name = f"read {SIZES[value_bytes]} into an aggregation, warm"
     all_of_them = [reader(place, sessions, kind, topic) for kind in [*place.kinds, ROWS]]
     all_of_them.append(aggregator(sessions[OURS], PARQUET, files))
-    name = f"read {SIZES[value_bytes]} into an aggregation, warm"
+    all_of_them.append(aggregator(sessions[OURS], READY, ready_made(place, value_bytes)))
     found = rates(name, all_of_them, place.effort.rounds, 2)
-    return against_each(name, found, {CONNECTOR: ">= 2", ROWS: ">= 10"})
+    # What no source in Python is above.
+    bound = {READY: found[READY], ROWS: found[ROWS]}
+    return [
+        *against_each(name, found, {CONNECTOR: ">= 2", ROWS: ">= 10"}),
+        compared(f"{name}, {READY} by {ROWS}", bound, "M rows/s"),
+    ]
+
+
+def ready_made(place: Place, value_bytes: int) -> dict[str, Any]:
+    """As much as the topic has, of batches that are there already."""
+    options = {
+        "rows": str(place.effort.rows[value_bytes]),
+        "value_bytes": str(value_bytes),
+        "batch_rows": str(min(_READY_ROWS_MAX, _READY_BYTES // value_bytes)),
+    }
+    return {"format": READY, "options": options}
 
 
 def as_files(place: Place, session: Session, topic: str) -> dict[str, Any]:

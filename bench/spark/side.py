@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,9 @@ from typing import Any, Self
 from bench.load.processes import family, memory_of
 from bench.peers.spark_peer import SparkHome
 
+Source = tuple[str, str]
+"""Its module here, and its class."""
+
 ROOT = Path(__file__).parents[2]
 _STOP_SECONDS_MAX = 30
 _WORKER = b"pyspark.daemon"
@@ -28,6 +31,7 @@ PYTHON = Path(sys.executable)
 SPARK_PYTHON = PYTHON.with_name("spark-python")
 """The same for Spark's Python processes; they start sooner with it."""
 ROW_SOURCE = ("row_source", "RowSource")
+READY_SOURCE = ("ready_source", "ReadySource")
 CONSTANT_SOURCE = ("constant_source", "ConstantSource")
 
 
@@ -39,11 +43,10 @@ class Session:
         folder: Path,
         *,
         worker_python: Path | None = None,
-        source: tuple[str, str] | None = None,
+        sources: Sequence[Source] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        if source is not None:
-            module, name = source
+        for module, name in sources:
             found = f"from bench.spark.{module} import {name} as DefaultSource\n"
             (folder / f"pyspark_{module}.py").write_text(found)
         # kio loads hypothesis where it is installed, which takes longer than all the rest. It is
@@ -123,13 +126,13 @@ def our_session(
     folder: Path,
     *,
     worker_python: Path | None = None,
-    source: tuple[str, str] | None = ROW_SOURCE,
+    sources: Sequence[Source] = (ROW_SOURCE, READY_SOURCE),
 ) -> Iterator[Session]:
-    """With a source of the bench's own beside `tidelog`."""
+    """With sources of the bench's own beside `tidelog`."""
     shutil.rmtree(folder, ignore_errors=True)
     # As they are where the package is installed.
     compileall.compile_dir(ROOT / "src", quiet=1)
-    with Session(PYTHON, {}, folder, worker_python=worker_python, source=source) as session:
+    with Session(PYTHON, {}, folder, worker_python=worker_python, sources=sources) as session:
         yield session
 
 

@@ -32,6 +32,7 @@ from tidelog.followed import (
 from tidelog.peers.link import Link, Wiring
 from tidelog.wire.fetch import FetchPartition
 from tidelog.wire.follower_fetch import Answered, Fetched, FetchFrames, read_answer, read_coming
+from tidelog.wire.frames import Span
 from tidelog.wire.header import API_VERSIONS, request_header
 from tidelog.wire.values import INT32
 
@@ -259,20 +260,22 @@ class Fetcher:
 
     # -- answers
 
-    def _answering(self, coming: memoryview) -> None:
-        """Looks through what has come so far of an answer. If the connection is lost before the
-        rest comes, the next fetch begins behind what was taken in."""
+    def _answering(self, coming: memoryview) -> list[Span]:
+        """Looks through what has come so far of an answer; returns what was taken in. If the
+        connection is lost before the rest comes, the next fetch begins behind that."""
+        taken: list[Span] = []
         if self._is_closed or len(coming) < self._seen_bytes + PART_BYTES_MIN:
-            return
-        self._seen_bytes = len(coming)
-        for fetched in read_coming(coming):
-            tracked = self._in_session.get((fetched.topic_id, fetched.partition))
-            if tracked is not None and fetched.records is not None:
-                records = fetched.records[tracked.taken :]
-                if len(records) >= PART_BYTES_MIN:
-                    self._take_part(tracked, fetched, records)
+            return taken
+        for found in read_coming(coming):
+            tracked = self._in_session.get((found.fetched.topic_id, found.fetched.partition))
+            if tracked is not None and len(found.records) >= PART_BYTES_MIN:
+                size = self._take_part(tracked, found.fetched, found.records)
+                if size:
+                    taken.append(found.shorten(coming, size))
+        self._seen_bytes = len(coming) - sum(size for _, size in taken)
+        return taken
 
-    def _take_part(self, tracked: Tracked, fetched: Fetched, records: memoryview) -> None:
+    def _take_part(self, tracked: Tracked, fetched: Fetched, records: memoryview) -> int:
         assert tracked.told is not None
         taken = tracked.partition.fetched_in_part(
             tracked.told[2], fetched.high_watermark, fetched.log_start_offset, records
@@ -280,9 +283,11 @@ class Fetcher:
         if taken is None:
             self._leave(tracked)
             self._rest_from(tracked)
-        elif taken:
+            return 0
+        if taken:
             tracked.taken += taken
             self._throttle.took(*tracked.key, taken)
+        return taken
 
     def _answered(self, answer: memoryview | KafkaError) -> None:
         self._is_under_way = self._is_nudged = False
@@ -322,10 +327,8 @@ class Fetcher:
     def _apply(self, tracked: Tracked, fetched: Fetched) -> None:
         told, records = tracked.told, fetched.records
         assert told is not None
-        size = len(records) if records else 0
+        size = tracked.taken + len(records or b"")
         tracked.is_behind = size * 2 > self.limits.partition_bytes_max
-        if records and tracked.taken:
-            records = records[tracked.taken :]
         tracked.taken = 0
         if records:
             self._throttle.took(*tracked.key, len(records))

@@ -14,7 +14,7 @@ Key = tuple[bytes, int]
 """A topic's id and a partition."""
 
 
-BEHIND_FACTOR: Final = 4
+BEHIND_FACTOR: Final = 8
 
 
 class Followed(Protocol):
@@ -53,8 +53,9 @@ class Followed(Protocol):
         records: memoryview,
     ) -> int | None:
         """Takes in what it can of the records of an answer that is still coming, and returns how
-        many bytes that were: the next call, or `fetched`, has what comes behind them. None: it
-        failed, and shall be asked for again after a pause only."""
+        many bytes that were: the next call, or `fetched`, has what comes behind them. The records
+        are good during the call only. None: it failed, and shall be asked for again after a pause
+        only."""
 
 
 # In which condition a partition is. Plain numbers: to name a member of an enum takes as long as

@@ -119,7 +119,8 @@ class Following:
                 size = self._slow.follow_at_once(partition.log, records, self.leader_epoch)
                 partition.has_followed(size, *leader)
                 return known + size
-            pending = begin_follow(partition.log, records, self.leader_epoch)
+            lasting = memoryview(bytes(records))
+            pending = begin_follow(partition.log, lasting, self.leader_epoch)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
             return None

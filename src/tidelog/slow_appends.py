@@ -80,16 +80,16 @@ class SlowAppends:
 
     def append_at_once(self, partition: Target, batch: bytearray | memoryview, now_ms: int) -> int:
         """Writes a large batch in the loop, and sees how long that takes."""
-        began_us = self._clock.monotonic_us()
+        self._gauge.begins()
         offset = partition.log.append_as_leader(batch, partition.leader_epoch, now_ms)
-        self._gauge.note(self._clock.monotonic_us() - began_us)
+        self._gauge.ends()
         return offset
 
     def follow_at_once(self, log: PartitionLog, data: memoryview, leader_epoch: int) -> int:
         """The same with a leader's batches; returns how many bytes those are that are whole."""
-        began_us = self._clock.monotonic_us()
+        self._gauge.begins()
         size = log.append_part(data, leader_epoch)
-        self._gauge.note(self._clock.monotonic_us() - began_us)
+        self._gauge.ends()
         return size
 
     @property
@@ -141,6 +141,7 @@ class SlowAppends:
                 settings.max_message_bytes,
                 keys_required=settings.cleanup_compact,
                 compression=settings.compression_type,
+                level=settings.compression_level,
             )
             return self._workers.start(task, argument).result()
 

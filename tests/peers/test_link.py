@@ -19,7 +19,7 @@ from support.peers import LOCAL, World, worlds
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.peers.link import PAUSE_MS_MAX, Address, Link, Wiring
-from tidelog.wire.frames import ReceiveBuffers
+from tidelog.wire.frames import ReceiveBuffers, Span
 from tidelog.wire.header import request_header
 from tidelog.wire.values import INT32
 from tidelog.world.sim.loop import SimLoop
@@ -152,16 +152,56 @@ def test_a_large_answer_can_be_seen_to_come(stage: Stage) -> None:
         assert isinstance(answer, memoryview)
         heard.append(bytes(answer))
 
+    def in_parts(coming: memoryview) -> list[Span]:
+        parts.append(bytes(coming))
+        return []
+
     for number in (first, second):
         stage.link.send(
-            frame_of(number, b""),
-            expects,
-            TIMEOUT_MS,
-            (lambda coming: parts.append(bytes(coming))) if number == second else None,
+            frame_of(number, b""), expects, TIMEOUT_MS, in_parts if number == second else None
         )
     assert stage.loop.run_until(lambda: len(heard) == 2)
     assert parts, "the second is told of, and only that"
     assert all(heard[1].startswith(part) and len(part) < len(heard[1]) for part in parts)
+
+
+def test_what_is_used_of_an_answer_as_it_comes_does_not_come_again(stage: Stage) -> None:
+    body = bytes(range(256)) * 3_000
+    stage.broker.on_request = lambda asked: asked.answer(body)
+    used = bytearray()
+    heard: list[bytes] = []
+
+    def in_parts(coming: memoryview) -> list[Span]:
+        used.extend(coming[4:])
+        return [(4, len(coming) - 4)]
+
+    def expects(answer: memoryview | KafkaError) -> None:
+        assert isinstance(answer, memoryview)
+        heard.append(bytes(answer[4:]))
+
+    number = stage.link.next_correlation_id()
+    stage.link.send(frame_of(number, b""), expects, TIMEOUT_MS, in_parts)
+    behind = stage.ask(b"")
+    assert stage.wait_for(behind) == body
+    assert used
+    assert bytes(used) + heard[0] == body
+
+
+def test_a_link_that_is_closed_while_it_tells_of_an_answer_is_closed(stage: Stage) -> None:
+    stage.broker.on_request = lambda asked: asked.answer(bytes(500_000))
+    heard: list[memoryview | KafkaError] = []
+    parts: list[int] = []
+
+    def in_parts(coming: memoryview) -> list[Span]:
+        parts.append(len(coming))
+        stage.link.close()
+        return [(4, len(coming) - 4)]
+
+    number = stage.link.next_correlation_id()
+    stage.link.send(frame_of(number, b""), heard.append, TIMEOUT_MS, in_parts)
+    assert stage.loop.run_until(lambda: bool(heard))
+    assert isinstance(heard[0], KafkaError)
+    assert len(parts) == 1
 
 
 def test_what_comes_and_is_not_the_answer_is_not_told_in_part(stage: Stage) -> None:
@@ -169,10 +209,13 @@ def test_what_comes_and_is_not_the_answer_is_not_told_in_part(stage: Stage) -> N
     stage.broker.on_request = lambda asked: asked.answer(body, correlation_id=77)
     parts: list[int] = []
     heard: list[memoryview | KafkaError] = []
+
+    def in_parts(coming: memoryview) -> list[Span]:
+        parts.append(len(coming))
+        return []
+
     number = stage.link.next_correlation_id()
-    stage.link.send(
-        frame_of(number, b""), heard.append, TIMEOUT_MS, lambda coming: parts.append(len(coming))
-    )
+    stage.link.send(frame_of(number, b""), heard.append, TIMEOUT_MS, in_parts)
     assert stage.loop.run_until(lambda: bool(heard))
     assert isinstance(heard[0], KafkaError)
     assert parts == []

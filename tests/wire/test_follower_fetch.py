@@ -138,10 +138,10 @@ def test_of_an_answer_that_is_coming_nothing_is_told_that_the_whole_does_not_say
     coming = read_coming(frame[: data.draw(st.integers(0, len(frame)))])
     assert len(coming) <= len(told)
     for place, (part, whole) in enumerate(zip(coming, told, strict=False)):
-        assert part.records is not None
         assert whole.records is not None
         size = len(part.records)
-        assert part._replace(records=None) == whole._replace(records=None, diverging=None)
+        assert part.fetched.records == part.records
+        assert part.fetched._replace(records=None) == whole._replace(records=None, diverging=None)
         assert part.records == whole.records[:size]
         assert size == len(whole.records) or place == len(coming) - 1
 
@@ -156,7 +156,7 @@ def test_the_records_of_an_answer_are_told_as_they_come() -> None:
     ]
     frame = memoryview(answer_of(1, rows, {}, 0))
     sizes = [
-        sum(len(found.records or b"") for found in read_coming(frame[:end]))
+        sum(len(found.records) for found in read_coming(frame[:end]))
         for end in range(len(frame) + 1)
     ]
     assert sizes == sorted(sizes)
@@ -175,4 +175,37 @@ def test_a_damaged_answer_that_is_coming_raises_nothing(
     for _ in range(data.draw(st.integers(0, 5))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     for found in read_coming(memoryview(bytes(frame))):
-        assert found.records is not None
+        assert len(found.records) <= len(frame) - found.at
+
+
+@given(ANSWERS, DIVERGING, st.data())
+def test_an_answer_without_what_was_taken_in_is_the_answer_with_fewer_records(
+    rows: list[tuple[bytes, int, int, int, int, int, list[tuple[int, int]] | None, int, int]],
+    diverging: dict[int, tuple[int, int]],
+    data: st.DataObject,
+) -> None:
+    """Whatever comes behind it, rare things too, is read as it would be."""
+    whole = answer_of(1, rows, diverging, 0)
+    told = read_answer(memoryview(whole)).partitions
+    end = data.draw(st.integers(0, len(whole)))
+    part = bytearray(whole[:end])
+    taken = [
+        (found, data.draw(st.integers(1, len(found.records))))
+        for found in read_coming(memoryview(part))
+        if found.records
+    ]
+    spans = [found.shorten(memoryview(part), size) for found, size in taken]
+    shortened = bytearray(bytes(part))
+    for at, size in reversed(spans):
+        del shortened[at : at + size]
+    rest = read_answer(memoryview(shortened + whole[end:]))
+    gone = iter(taken)
+    found, size = next(gone, (None, 0))
+    for before, after in zip(told, rest.partitions, strict=True):
+        expected = before.records
+        if found is not None and before.records and not before.error:
+            expected = before.records[size:]
+            found, size = next(gone, (None, 0))
+        assert after.records == expected
+        assert after._replace(records=None) == before._replace(records=None)
+    assert found is None

@@ -219,6 +219,18 @@ def test_closing_gives_the_buffer_back() -> None:
     assert buffers.take(MB) is own
 
 
+def test_of_several_buffers_the_one_that_was_used_last_is_used_again() -> None:
+    """Its bytes are in the core's caches; those of the others are not any more."""
+    buffers = ReceiveBuffers()
+    first, second, third = (buffers.take(MB) for _ in range(3))
+    for buffer in (first, second, third):
+        buffers.give_back(buffer)
+    kept = memoryview(third)
+    assert buffers.take(MB) is second
+    del kept
+    assert buffers.take(MB) is third
+
+
 def test_a_small_frame_made_lasting_survives_the_next_read() -> None:
     buffers = ReceiveBuffers()
     reader = FrameReader(buffers, LIMIT)
@@ -266,3 +278,52 @@ def test_a_large_frame_is_received_in_steps() -> None:
         reader.received(size)
     assert max(steps) == MB
     assert len(steps) == 4
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_frame_comes_out_without_what_was_taken_out_of_it(seed: int) -> None:
+    """Spans anywhere in what has come, several at a time; frames around it are as they were."""
+    random = Random(seed)
+    reader = FrameReader(ReceiveBuffers(), LIMIT)
+    content = random.randbytes(random.choice((20_000, 400_000, 3 * MB)))
+    stream = memoryview(framed(b"before") + framed(content) + framed(b"after"))
+    left = bytearray(content)
+    frames: list[bytes] = []
+    while stream:
+        size = random.randint(1, MB)
+        frames += feed(reader, stream[:size])
+        stream = stream[size:]
+        coming = reader.coming()
+        if coming is not None:
+            assert coming == left[: len(coming)]
+            spans = random_spans(random, len(coming))
+            del coming
+            reader.take_out(spans)
+            for at, size in reversed(spans):
+                del left[at : at + size]
+    assert frames == [b"before", bytes(left), b"after"]
+
+
+def random_spans(random: Random, size: int) -> list[tuple[int, int]]:
+    ends = sorted(random.sample(range(size + 1), k=min(random.choice((0, 2, 2, 6)), size)))
+    return [(at, end - at) for at, end in zip(ends[::2], ends[1::2], strict=True)]
+
+
+def test_the_buffer_of_a_frame_that_is_used_as_it_comes_does_not_grow_with_it() -> None:
+    """Of 64 MB there is never more than about a megabyte, and the next one begins with that."""
+    buffers = ReceiveBuffers()
+    reader = FrameReader(buffers, LIMIT)
+    step = bytes(MB // 2)
+    tracemalloc.start()
+    for _ in range(2):
+        feed(reader, (64 * MB).to_bytes(4, "big"))
+        for _ in range(128):
+            feed(reader, step)
+            coming = reader.coming()
+            if coming is not None:
+                reader.take_out([(0, len(coming))])
+        assert reader.coming() is None, "it has come to its end"
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * MB

@@ -3,11 +3,12 @@
 Each connection has its own, so what an abandoned one still brings finds nobody.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Connection
-from tidelog.wire.frames import FrameReader
+from tidelog.wire.frames import FrameReader, Span
 
 
 class Asking(Protocol):
@@ -15,8 +16,9 @@ class Asking(Protocol):
 
     def answered(self, frame: memoryview) -> None: ...
 
-    def answering(self, coming: memoryview) -> None:
-        """So much has come of a large frame that is not whole yet."""
+    def answering(self, coming: memoryview) -> Sequence[Span]:
+        """So much has come of a large frame that is not whole yet. What it returns is used, and is
+        not kept."""
 
     def drop(self, why: str) -> None: ...
 
@@ -58,7 +60,9 @@ class Incoming:
             return
         coming = self._frames.coming()
         if coming is not None:
-            asking.answering(coming)
+            used = asking.answering(coming)
+            if used and not self._is_abandoned():
+                self._frames.take_out(used)
 
     def _is_abandoned(self) -> bool:
         return self._asking is None

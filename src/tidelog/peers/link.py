@@ -18,12 +18,13 @@ from typing import Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Clock, Connection, Loop, Network, Timer
 from tidelog.peers.incoming import Incoming
-from tidelog.wire.frames import FrameReader, ReceiveBuffers
+from tidelog.wire.frames import FrameReader, ReceiveBuffers, Span
 
 Address = tuple[str, int]
 Expects = Callable[[memoryview | KafkaError], None]
-InParts = Callable[[memoryview], None]
-"""Told again and again what has come so far of a large answer, before it is whole."""
+InParts = Callable[[memoryview], Sequence[Span]]
+"""Told again and again what has come so far of a large answer, before it is whole. What it returns
+is taken out: neither the next time nor the whole has that."""
 
 PAUSE_MS_MIN: Final = 50
 PAUSE_MS_MAX: Final = 1_000
@@ -250,15 +251,16 @@ class Link:
         self._pause_ms = 0
         asked.popleft().expects(frame)
 
-    def answering(self, coming: memoryview) -> None:
+    def answering(self, coming: memoryview) -> Sequence[Span]:
         """What has come so far of the answer that is next, if it is that."""
         if not self._asked or len(coming) < _CORRELATION_ID.size:
-            return
+            return ()
         asked = self._asked[0]
-        if asked.in_parts is not None and (
-            _CORRELATION_ID.unpack_from(coming)[0] == asked.correlation_id
+        if asked.in_parts is None or (
+            _CORRELATION_ID.unpack_from(coming)[0] != asked.correlation_id
         ):
-            asked.in_parts(coming)
+            return ()
+        return asked.in_parts(coming)
 
     def lost(self, why: str) -> None:
         """The connection is gone, and with it all answers that were still to come on it."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tidelog.base.errors import KafkaError
 from tidelog.wire.fetch import FETCH, FetchPartition
 from tidelog.wire.fetch_client import FOLLOWER_VERSION, read_fetch_response
+from tidelog.wire.frames import Span
 from tidelog.wire.topics import Topic, grouped
 from tidelog.wire.values import (
     INT32,
@@ -154,10 +155,29 @@ def _read_plain(frame: memoryview) -> Answered | None:
     return Answered(error, session_id, partitions)
 
 
-def read_coming(part: memoryview) -> list[Fetched]:
+class Coming(NamedTuple):
+    """What has come of one partition's records, and where: their size, and they themselves."""
+
+    fetched: Fetched
+    records: memoryview
+    size_at: int
+    at: int
+
+    def shorten(self, part: memoryview, taken: int) -> Span:
+        """Says of records in an answer that so many bytes fewer are in it, and returns which are to
+        be taken out. Their size takes as many bytes as before."""
+        size = read_varint(part, self.size_at)[0] - taken
+        for place in range(self.size_at, self.at - 1):
+            part[place] = size & 0x7F | 0x80
+            size >>= 7
+        part[self.at - 1] = size
+        return self.at, taken
+
+
+def read_coming(part: memoryview) -> list[Coming]:
     """The partitions with records of an answer that is still coming, as far as it is there: the
     last records may have no end yet. What is behind something rare is left for the whole."""
-    found: list[Fetched] = []
+    found: list[Coming] = []
     try:
         _, tags, _, error, _ = _ANSWER_START.unpack_from(part)
         topic_count, at = read_varint(part, _ANSWER_START.size)
@@ -168,11 +188,13 @@ def read_coming(part: memoryview) -> list[Fetched]:
                 index, code, watermark, _, start, aborted, _ = _ANSWER.unpack_from(part, at)
                 if aborted > 1:
                     return found
-                size, at = read_varint(part, at + _ANSWER.size)
+                size_at = at + _ANSWER.size
+                size, at = read_varint(part, size_at)
                 end = at + size - 1 if size else at
                 if size > 1 and not code:
                     records = part[at:end]
-                    found.append(Fetched(topic_id, index, code, watermark, start, None, records))
+                    told = Fetched(topic_id, index, code, watermark, start, None, records)
+                    found.append(Coming(told, records, size_at, at))
                 if part[end]:
                     return found
                 at = end + 1

@@ -10,6 +10,7 @@ for a buffer again; `ReceiveBuffers.lasting` makes one that stays. A large frame
 its own, which is used again only when no view on it is left: to keep it, keep the view.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.base.errors import KafkaError
@@ -24,6 +25,9 @@ _POOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 _POOLED_MAX: Final = 16
 _STEP_BYTES: Final = 1024 * 1024
 """What is received at once of a large frame: whoever uses it as it comes is to get its turn."""
+
+Span = tuple[int, int]
+"""Where bytes begin, and how many they are."""
 
 
 class ReceiveBuffers:
@@ -43,8 +47,10 @@ class ReceiveBuffers:
         return memoryview(bytearray(view)) if view.obj is self.shared else view
 
     def take(self, size: int) -> bytearray:
-        """A buffer of at least that size, with anything in it."""
-        for place, buffer in enumerate(self._pool):
+        """A buffer of at least that size, with anything in it: the one that was used last, of
+        which most is still in the core's caches."""
+        for place in range(len(self._pool) - 1, -1, -1):
+            buffer = self._pool[place]
             if size <= len(buffer) <= size * _GROWTH + _SMALL_BYTES and _is_unused(buffer):
                 self._pooled_bytes -= len(buffer)
                 return self._pool.pop(place)
@@ -80,6 +86,7 @@ class FrameReader:
         "_own",
         "_steady_bytes",
         "_total",
+        "_used_bytes",
         "_view",
         "refused",
     )
@@ -93,11 +100,15 @@ class FrameReader:
         self._filled = 0
         self._total = 0
         self._steady_bytes = 0
+        self._used_bytes = 0
+        """The most that was there of the frame that is coming, before something was taken out."""
         self.refused: KafkaError | None = None
 
     def buffer(self) -> memoryview:
         """Where to receive next; never empty."""
         if self._own is not None:
+            if self._filled == len(self._own):
+                self._grow(self._own)
             end = min(self._total, len(self._own), self._filled + _STEP_BYTES)
             return self._view[self._filled : end]
         kept = self._kept
@@ -142,6 +153,18 @@ class FrameReader:
         until the next bytes are received."""
         return None if self._own is None else self._view[4 : self._filled]
 
+    def take_out(self, spans: Sequence[Span]) -> None:
+        """Forgets bytes of what `coming` has shown, in its order: those behind them move up, and
+        the frame is as if it had been sent without them. So its buffer need not grow, and is in
+        the core's caches when the next bytes come."""
+        assert self._own is not None, "nothing is coming"
+        self._used_bytes = max(self._used_bytes, self._filled)
+        for at, size in reversed(spans):
+            left = self._filled - size
+            self._view[4 + at : left] = self._view[4 + at + size : self._filled]
+            self._filled = left
+            self._total -= size
+
     def _refuse(self, length: int, frames: list[memoryview]) -> list[memoryview]:
         self._kept = b""
         self.refused = malformed(
@@ -172,22 +195,23 @@ class FrameReader:
         self._filled += size
         if self._filled == self._total:
             frame = self._view[4 : self._total]
-            self._steady_bytes = min(self._total, _START_BYTES_MAX)
+            self._steady_bytes = min(max(self._total, self._used_bytes), _START_BYTES_MAX)
             self._let_go(own)
             return [frame]
-        if self._filled == len(own):
-            filled = self._view
-            self._own = self._buffers.take(min(self._total, len(own) * _GROWTH))
-            self._view = memoryview(self._own)
-            self._view[: self._filled] = filled
-            self._buffers.give_back(own)
         return []
+
+    def _grow(self, full: bytearray) -> None:
+        filled = self._view
+        self._own = self._buffers.take(min(self._total, len(full) * _GROWTH))
+        self._view = memoryview(self._own)
+        self._view[: self._filled] = filled
+        self._buffers.give_back(full)
 
     def _let_go(self, own: bytearray) -> None:
         self._buffers.give_back(own)
         self._own = None
         self._view = self._buffers.shared_view
-        self._filled = self._total = 0
+        self._filled = self._total = self._used_bytes = 0
 
     def close(self) -> None:
         """Gives back what an incomplete frame held; nothing may be received any more."""
