@@ -16,7 +16,7 @@ setup: .venv/ready
 	touch $@
 
 demo: setup
-	$(BIN)/tidelog demo
+	$(BIN)/tidelog demo $(DEMO)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -257,6 +257,29 @@ def test_redriving_into_another_topic_takes_strangers_too(bootstrap: str) -> Non
     assert {one.value() for one in found} == {b"poison", b"a stranger's", None}
 
 
+def test_only_what_was_committed_is_a_dead_letter(bootstrap: str) -> None:
+    """A6: pipelines bury in transactions, of which one is aborted here and one is still open."""
+    made("sure")
+    topic = made("sure.dlq")
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "sure"})
+    producer.init_transactions(30)
+    for origin, end in ((1, producer.abort_transaction), (2, producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, b"poison", headers=letter_headers("sure", origin))
+        assert producer.flush(60) == 0
+        end(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"poison", headers=letter_headers("sure", 3))
+    assert producer.flush(60) == 0
+    assert [row["records"] for row in json.loads(done("dlq", "list", "sure", "--json"))] == [1]
+    assert json.loads(done("dlq", "show", "sure", "--json"))["origin"]["offset"] == 2
+    told = json.loads(done("dlq", "redrive", "sure", "--execute", "--json"))
+    assert (told["read"], told["written"]) == (1, 1)
+    assert end_of(bootstrap, "sure") == 1
+    producer.commit_transaction(30)
+    assert [row["records"] for row in json.loads(done("dlq", "list", "sure", "--json"))] == [2]
+
+
 def test_nothing_is_redriven_if_one_origin_is_gone(bootstrap: str) -> None:
     made("one-of-two")
     topic = made("mixed.dlq")

@@ -69,6 +69,12 @@ def test_master_and_remote_exclude_one_another(tmp_path: Path) -> None:
     assert (result.exit_code, "--master and --remote" in result.output) == (1, True)
 
 
+def test_a_pipeline_does_not_begin_anew_again_and_again(tmp_path: Path) -> None:
+    asked = ["pipeline", "run", str(tmp_path), "--every", "30s", "--full-refresh"]
+    result = CliRunner().invoke(app, asked)
+    assert (result.exit_code, "--full-refresh and --every" in result.output) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("500ms", 0.5), ("5m", 300), ("1h", 3600)]
 )

@@ -82,6 +82,24 @@ def test_without_execute_it_says_what_it_would_copy(bootstrap: str) -> None:
     assert none == (0, "nothing to copy: no records are there\n", "")
 
 
+def test_what_is_not_committed_is_not_copied(bootstrap: str) -> None:
+    for topic in ("unsure", "unsure-copy"):
+        assert run("topics", "create", topic, "-p", "1")[0] == 0
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "unsure"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("unsure", b"good", timestamp=START_MS)
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce("unsure", b"open", timestamp=START_MS + 1000)
+    assert producer.flush(60) == 0
+    # At 1 is the marker of the commit.
+    for start, ranges in (("earliest", [(0, 2)]), (f"{START_MS + 500}ms", [(1, 2)])):
+        out = run("replay", "unsure", "--from", start, "--into", "unsure-copy", "--json")[1]
+        assert [(one["from"], one["to"]) for one in json.loads(out)["ranges"]] == ranges
+    producer.abort_transaction(30)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

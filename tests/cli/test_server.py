@@ -13,7 +13,11 @@ from confluent_kafka import Producer
 
 from support.servers import TidelogServer
 from support.wire_client import wait_until
+from tidelog.client import apis
+from tidelog.client.client import Client
 
+LOG_LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} [A-Z]+ tidelog\.[\w.]+ \S.*"
+"""Time, level, who, and what."""
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 
 
@@ -35,7 +39,11 @@ def test_it_says_where_it_listens_and_ends_cleanly(tmp_path: Path, number: int) 
         process.send_signal(number)
         _, log = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "started broker=0 cluster=" in log
+    started = re.search(r"started broker=0 cluster=\S+ partitions=0 seconds=([\d.]+)", log)
+    assert started is not None
+    assert float(started[1]) < 5, "well under a second where nobody else uses the machine"
+    for line in log.splitlines():
+        assert re.fullmatch(LOG_LINE, line), line
     assert (tmp_path / "tidelog-data" / ".kafka_cleanshutdown").exists()
 
 
@@ -62,6 +70,20 @@ def test_settings_come_from_a_file_and_single_ones_count_before_it(tmp_path: Pat
         process.communicate(timeout=60)
     assert "broker.id=5" in (tmp_path / "given" / "meta.properties").read_text()
     assert not (tmp_path / "in-file").exists()
+
+
+def test_others_are_told_from_the_root_where_its_folders_are(tmp_path: Path) -> None:
+    """Who reads the files, as an audit does, may have been started elsewhere."""
+    listener = "listeners=PLAINTEXT://127.0.0.1:0"
+    command = [TIDELOG, "server", "--set", listener, "--set", "log.dirs=first, second/.."]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        with Client(process.stdout.readline().strip().rpartition("/")[2]) as client:
+            dirs = client.ask(apis.DESCRIBE_LOG_DIRS, {"topics": None}).results
+        process.terminate()
+    assert [one.log_dir for one in dirs] == [f"{tmp_path}/first", str(tmp_path)]
 
 
 def test_a_folder_or_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -129,8 +129,9 @@ def test_a_folder_without_a_tree_is_answered_with_what_to_name(
     status, out, err = run("ls")
     assert (status, out) == (1, "")
     assert err == (
-        f"tidelog: {DEFAULT_FOLDER}/znodes: there is no tree of znodes; name the data folder of a "
-        "server with --dir, its file with --config, or a cluster's ZooKeeper with --zookeeper\n"
+        f"tidelog: {tmp_path / DEFAULT_FOLDER}/znodes: there is no tree of znodes; name the data "
+        "folder of a server with --dir, its file with --config, or a cluster's ZooKeeper with "
+        "--zookeeper\n"
     )
     assert list(tmp_path.iterdir()) == [], "looking makes no folder"
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -36,6 +38,15 @@ def running(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
             process.kill()
 
 
+def granted_ms(address: str, asked_ms: int) -> int:
+    """The timeout of a new session, as the server has it."""
+    with socket.create_connection(split_address(address), 10) as connection:
+        request = struct.pack(">iqiqi16s?", 0, 0, asked_ms, 0, 16, b"", False)
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        _, _, granted = struct.unpack(">iii", connection.recv(12, socket.MSG_WAITALL))
+    return int(granted)
+
+
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [TIDELOG, "zookeeper", *arguments],
@@ -55,6 +66,12 @@ def test_it_says_where_it_serves_and_ends_cleanly(tmp_path: Path, number: signal
         place = RealZooKeeper(address)
         place.write(Create(path="/kept"))
         place.release()
+        assert "tickTime=250\n" in (tmp_path / "kept" / "zoo.cfg").read_text()
+        assert [granted_ms(address, asked) for asked in (1, 18_000, 600_000)] == [
+            500,
+            18_000,
+            60_000,
+        ]
         process.send_signal(number)
         assert process.wait(60) == 0
     assert not is_serving(address)

@@ -21,6 +21,7 @@ from tidelog.client.topics import NewTopic, create_topics, delete_topics
 TOPICS, PARTITIONS_EACH = 10, 100
 KILLS = 3
 SESSION_S = 18
+FAILOVER_S = 1.0
 SHORTLY_S = 0.5
 BALANCED_EVERY_S = 4
 
@@ -42,15 +43,19 @@ def defaults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_nobody_waits_for_the_session_of_a_leader_that_died(defaults: Cluster, tell: Tell) -> None:
+    """E2: with a guard that does nothing each would take a session, on any machine."""
     stage = Stage(defaults, "failover", tell)
     stage.begin()
+    taken = []
     for _ in range(KILLS):
         leader = stage.leader
         leader.kill()
-        seconds = stage.back("kill -9 leader, default settings", now(), seconds_max=1)
-        assert seconds < SESSION_S / 2, "nobody waits for the session to end"
+        what = "kill -9 leader, default settings"
+        taken.append(stage.back(what, now(), seconds_max=FAILOVER_S))
+        assert taken[-1] < SESSION_S / 2, "nobody waits for the session to end"
         leader.start()
         defaults.wait_in_sync(stage.topic)
+    assert min(taken) < 2 * FAILOVER_S, "the best of them is near what is told, also if busy"
     stage.check()
 
 

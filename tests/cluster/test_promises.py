@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from typer.testing import CliRunner
 
 from support.cluster_processes import BrokerProcess, Cluster, wait_until
 from support.cluster_stage import Stage
@@ -17,6 +18,7 @@ from support.plain_clients import acknowledge, read, write
 from support.replica_files import check_replicas
 from support.workload import now
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.main import app
 from tidelog.client.client import Client
 from tidelog.client.elections import elect_leaders
 from tidelog.client.reassignments import alter_reassignments, list_reassignments
@@ -27,16 +29,27 @@ FIRST = [f"first-{number}" for number in range(20)]
 SECOND = [f"second-{number}" for number in range(20)]
 THIRD = [f"third-{number}" for number in range(20)]
 TRIES_MAX = 4
+FILTERS = (
+    "under-replicated-partitions",
+    "at-min-isr-partitions",
+    "under-min-isr-partitions",
+    "unavailable-partitions",
+)
 
 
 def test_below_min_isr_writes_are_refused_and_reads_go_on(stage: Stage) -> None:
     """A2, T5."""
     cluster, leader = stage.cluster, stage.leader
     others = [broker for broker in cluster.brokers.values() if broker is not leader]
-    for broker in others:
-        broker.kill()
+    assert described_as(leader, stage.topic) == set()
+    others[0].kill()
+    at_minimum = {"under-replicated-partitions", "at-min-isr-partitions"}
+    wait_until(lambda: described_as(leader, stage.topic) == at_minimum, "two are in sync")
+    others[1].kill()
     wait_until(lambda: try_to_write(stage, "probe") == "NOT_ENOUGH_REPLICAS", "it is alone")
     assert cluster.tree.isr(stage.topic) == [leader.broker_id]
+    below = {"under-replicated-partitions", "under-min-isr-partitions"}
+    wait_until(lambda: described_as(leader, stage.topic) == below, "it is said that it is alone")
     assert try_to_write(stage, "refused", "fail") == "NOT_ENOUGH_REPLICAS"
     at = now()
     assert len(read(leader.address, stage.topic)) > 10
@@ -47,6 +60,20 @@ def test_below_min_isr_writes_are_refused_and_reads_go_on(stage: Stage) -> None:
         broker.wait_until_started()
     stage.back("A2 below min ISR, two brokers started again", now(), seconds_max=10)
     stage.check()
+    wait_until(lambda: not described_as(leader, stage.topic), "nothing is missing any more")
+
+
+def described_as(broker: BrokerProcess, topic: str) -> set[str]:
+    """What `tidelog topics describe` finds the first partition to be, if asked for it."""
+    found = set()
+    for name in FILTERS:
+        where = ["--bootstrap-server", broker.address]
+        command = ["topics", "describe", topic, f"--{name}", *where]
+        ended = CliRunner().invoke(app, command, prog_name="tidelog")
+        assert ended.exit_code == 0, ended.output
+        if f"Topic: {topic}\tPartition: 0\t" in ended.stdout:
+            found.add(name)
+    return found
 
 
 def try_to_write(stage: Stage, name: str, outcome: Outcome = "info") -> str:
@@ -132,13 +159,15 @@ def leave_one_alone(cluster: Cluster, topic: str, **configs: str) -> BrokerProce
 def test_without_unclean_election_a_partition_waits_for_who_has_everything(
     cluster: Cluster, topic: str, tell: Tell
 ) -> None:
-    """E3, E5, X4, D10."""
+    """E3, E5, X4, D10, T5."""
     leader = leave_one_alone(cluster, topic)
     wait_until(lambda: cluster.tree.leader(topic) == -1, "it is offline")
     time.sleep(1)
     with Client(cluster.bootstrap) as client:
         assert client.cluster([topic]).topic(topic).partitions[0].leader == -1
     assert cluster.tree.leader(topic) == -1
+    alive = next(broker for broker in cluster.brokers.values() if broker is not leader)
+    assert "unavailable-partitions" in described_as(alive, topic)
     at = now()
     leader.start()
     cluster.wait_in_sync(topic)

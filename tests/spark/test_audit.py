@@ -174,6 +174,18 @@ def test_a_record_that_is_there_twice_is_found(spark: Any, tmp_path: Path) -> No
     assert "is there 2 times" in report.findings[0].what
 
 
+def test_sequences_that_begin_again_after_the_last_are_no_repeats(
+    spark: Any, tmp_path: Path
+) -> None:
+    """A3: a producer counts to 2^31 - 1 and then from 0 on."""
+    for distance, counts in ((1 << 31, {}), ((1 << 31) - 1, {"duplicate": 1})):
+        places = (0, distance)
+        batches = [Stored(offset=at, values=[(b"%d" % at, b"v")], sequence=5) for at in places]
+        folder = tmp_path / str(distance)
+        subject = replicas(folder, batches, watermark=distance + 1)
+        assert audited(spark, replace(subject, is_compacted=True)).counts == counts
+
+
 def test_what_was_acknowledged_must_be_there_as_it_was(spark: Any, tmp_path: Path) -> None:
     batches = history()
     more = [*batches, Stored(offset=300, values=[(b"k", b"lost")])]
@@ -272,6 +284,26 @@ def test_compacted_replicas_agree_on_the_last_value_of_each_key(spark: Any, tmp_
     wrong = [*cleaned[:1], Stored(offset=3, values=[(b"a", b"3")]), full[2]]
     other = replace(replicas(tmp_path / "b", full, wrong, watermark=6), is_compacted=True)
     assert set(audited(spark, other).counts) == {"replicas differ", "last value differs"}
+
+
+def test_compaction_loses_nothing_where_no_log_is(spark: Any, tmp_path: Path) -> None:
+    """What was acknowledged behind the end of a log, or in a partition that is not there, is lost;
+    what a cleaner has removed is not."""
+    kept = [Stored(offset=0, values=[(b"a", b"1")]), Stored(offset=2, values=[(b"b", b"2")])]
+    subject = replace(replicas(tmp_path, kept, kept, watermark=3), is_compacted=True)
+    rows = [(0, 1, 7), (0, 2, zlib.crc32(b"2")), (0, 3, 7), (0, 999, 7), (7, 0, 7)]
+    noted = spark.createDataFrame(rows, "partition int, offset bigint, checksum bigint")
+    report = audited(spark, subject, noted)
+    assert report.ledger is not None
+    assert (report.ledger.compacted, report.ledger.lost) == (1, 3)
+    assert report.counts == {"acknowledged and lost": 5}
+    assert {(one.partition, one.offset, one.what) for one in report.findings} == {
+        (0, 3, "broker 1: ends at 3"),
+        (0, 3, "broker 2: ends at 3"),
+        (0, 999, "broker 1: ends at 3"),
+        (0, 999, "broker 2: ends at 3"),
+        (7, 0, "there is no such partition"),
+    }
 
 
 def test_folders_without_the_topic_are_refused_by_name(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from tidelog.cli.free_ports import free_ports
 from tidelog.client.client import Client
 from tidelog.spark.checkpoints import read_positions
 from tidelog.spark.lag import Lag, measure_lag
-from tidelog.spark.lag_listener import LagListener, describe
+from tidelog.spark.lag_gauges import LagGauges
+from tidelog.spark.lag_listener import LagListener, describe, say_lag
 
 SECONDS_MAX = 60
 
@@ -45,8 +46,56 @@ def test_lag_is_told_in_records_and_in_time(log_server: Server, topic: str) -> N
 def test_lag_is_described_in_a_line() -> None:
     one = Lag(partition=TopicPartition("t", 0), read=3, end=10, time_ms=1500)
     other = Lag(partition=TopicPartition("t", 1), read=5, end=5, time_ms=0)
-    assert describe([one, other]) == "7 records and 1.5 s behind, partition 0 most (7)"
+    third = Lag(partition=TopicPartition("t", 2), read=1, end=9, time_ms=-1)
+    assert describe([one, other, third]) == (
+        "15 records and 1.5 s behind (partition 2: 8 records and unknown time, "
+        "partition 0: 7 records and 1.5 s)"
+    )
     assert describe([other]) == "nothing left to read"
+    many = [
+        Lag(partition=TopicPartition("t", at), read=0, end=1 + at, time_ms=0) for at in range(23)
+    ]
+    assert describe(many).startswith("276 records and 0.0 s behind (partition 22: 23 records and ")
+    assert describe(many).endswith("partition 3: 4 records and 0.0 s, and 3 more partitions)")
+
+
+def test_lag_is_said_for_each_query_topic_and_partition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    behind = [("a", 0, 4), ("b", 0, 2), ("b", 1, 3), ("c", 0, 0)]
+    lags = [
+        Lag(partition=TopicPartition(topic, at), read=0, end=end, time_ms=500 * end)
+        for topic, at, end in behind
+    ]
+    say_lag("query", lags)
+    assert capsys.readouterr().err.splitlines() == [
+        "query: a: 4 records and 2.0 s behind (partition 0: 4 records and 2.0 s)",
+        "query: b: 5 records and 1.5 s behind (partition 1: 3 records and 1.5 s, "
+        "partition 0: 2 records and 1.0 s)",
+        "query: c: nothing left to read",
+    ]
+
+
+def test_gauges_show_records_and_age_until_the_query_has_ended() -> None:
+    port = free_ports(1)[0]
+    gauges = LagGauges(port)
+    known = Lag(partition=TopicPartition("t", 0), read=3, end=10, time_ms=1500)
+    unknown = Lag(partition=TopicPartition("t", 1), read=3, end=5, time_ms=-1)
+    try:
+        gauges.show("id", "q", [known, unknown])
+        page = _scraped(port)
+        for line in (
+            'tidelog_query_lag_records{partition="0",query="q",topic="t"} 7.0',
+            'tidelog_query_lag_records{partition="1",query="q",topic="t"} 2.0',
+            'tidelog_query_lag_seconds{partition="0",query="q",topic="t"} 1.5',
+            'tidelog_query_lag_seconds{partition="1",query="q",topic="t"} NaN',
+        ):
+            assert line in page.splitlines()
+        gauges.forget("id")
+        assert 'query="q"' not in _scraped(port)
+    finally:
+        gauges.server.shutdown()
+        gauges.server.server_close()
 
 
 def test_a_listener_tells_the_lag_of_a_query_and_shows_it_to_prometheus(

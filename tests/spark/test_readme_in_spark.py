@@ -1,5 +1,6 @@
 """The README's example of a topic in Spark prints what the README shows (P1)."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ def test_the_readme_shows_what_its_example_prints(
     spark: Any, log_server: Server, new_topic: NewTopicMaker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert spark is not None, "the example gets the session that there is"
+    told = re.search(
+        r"export PYSPARK_PYTHON=\$PWD/\.venv/bin/(\S+)\n", README[: README.index(CODE)]
+    )
+    assert told is not None, "what the session was set up with is told before it is used"
+    assert Path(os.environ["PYSPARK_PYTHON"]).name == told[1]
     new_topic.again("orders", 3)
     producer = Producer({"bootstrap.servers": log_server.address})
     for number in range(6):

@@ -87,6 +87,25 @@ def test_a_time_span_is_copied_to_where_keys_belong(
         assert {one.partition() for one in copied} == set(range(partitions))
 
 
+def test_what_was_aborted_is_not_copied(
+    spark: SparkSession, log_server: Server, new_topic: Any
+) -> None:
+    bootstrap = log_server.address
+    topic, copy = new_topic(1), new_topic(1)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for value, end in (
+        (b"bad", producer.abort_transaction),
+        (b"good", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        assert producer.flush(60) == 0
+        end(30)
+    assert run_replay(spark, planned(bootstrap, topic, copy, ("earliest", "latest"))) == 1
+    assert [row.value for row in by_confluent(bootstrap, copy)] == [b"good"]
+
+
 def test_a_replay_that_fails_says_why_in_a_line(
     spark: SparkSession, log_server: Server, new_topic: Any
 ) -> None:

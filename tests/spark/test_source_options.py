@@ -57,7 +57,21 @@ def test_an_unknown_option_is_refused_with_what_it_may_have_meant() -> None:
     assert "startingoffset='latest'" in why
     assert "did you mean startingOffsets?" in why
     assert all(name in why for name in KNOWN)
-    assert "kafka.fetch.min.bytes='1'" in refusal(kafka_fetch_min_bytes="1")
+    assert "kafka.heartbeat.interval.ms='1'" in refusal(kafka_heartbeat_interval_ms="1")
+
+
+def test_a_fetch_is_as_large_as_both_of_its_settings_allow() -> None:
+    def size(**options: Any) -> int:
+        return parse(**options).connecting.partition_bytes_max
+
+    assert size() == 4 * 1024 * 1024
+    assert size(kafka_fetch_max_bytes="1000") == 1000
+    assert size(kafka_fetch_max_bytes="99999999") == size()
+    both: dict[str, Any] = {
+        "kafka_fetch_max_bytes": "1000",
+        "kafka_max_partition_fetch_bytes": "500",
+    }
+    assert size(**both) == 500
 
 
 @pytest.mark.parametrize(
@@ -103,6 +117,7 @@ def test_an_unknown_option_is_refused_with_what_it_may_have_meant() -> None:
         ({"kafkaConsumer_pollTimeoutMs": "0"}, "a whole number of at least 1"),
         ({"kafka_isolation_level": "serializable"}, "read_uncommitted or read_committed"),
         ({"kafka_max_partition_fetch_bytes": "999999999"}, "1 to 67108864"),
+        ({"kafka_fetch_max_bytes": "0"}, "a whole number of at least 1"),
         ({"kafka_fetch_max_wait_ms": "-1"}, "a whole number of at least 0"),
         ({"kafka_request_timeout_ms": "0"}, "a whole number of at least 1"),
     ],
@@ -141,6 +156,43 @@ def test_a_pattern_is_of_the_syntax_of_python_and_its_refusal_says_so() -> None:
 )
 def test_what_a_batch_cannot_use_is_refused(options: dict[str, Any], allowed: str) -> None:
     assert allowed in refusal(is_stream=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"maxOffsetsPerTrigger": "1e6"}, "maxOffsetsPerTrigger='1e6': must be a whole number"),
+        ({"maxBytesPerTrigger": "5MB"}, "maxBytesPerTrigger='5MB': must be a whole number"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a time such as"),
+        ({"startingOffsets": "newest"}, "startingOffsets='newest': must be earliest or latest, or"),
+        (
+            {"startingOffsets": '{"t":{"0":-1}}', "maxOffsetsPerTrigger": "x"},
+            "maxOffsetsPerTrigger='x': must be a whole number",
+        ),
+        ({"endingOffsets": "newest"}, "endingOffsets='newest': must be latest, or"),
+        ({"endingTimestamp": "1", "startingOffsets": "latest"}, "must be earliest, or"),
+        ({"ENDINGOFFSETS": "latest", "maxOffsetsPerTrigger": "5"}, "left out of a batch"),
+    ],
+)
+def test_nobody_is_told_the_rules_of_the_other_kind_of_query(
+    options: dict[str, str], why: str
+) -> None:
+    """Spark asks for the columns before it says whether it is a stream or a batch."""
+    with pytest.raises(BadValue, match=re.escape(why)):
+        SourceOptions.parse_for_either(NEEDED | options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": "latest", "maxOffsetsPerTrigger": "5"},
+        {"startingOffsets": "earliest"},
+        {"endingOffsets": '{"t":{"0":-1}}'},
+        {"endingTimestamp": "5", "startingTimestamp": "4"},
+    ],
+)
+def test_what_does_for_a_stream_or_for_a_batch_is_taken(options: dict[str, str]) -> None:
+    assert SourceOptions.parse_for_either(NEEDED | options).columns[0] == "key"
 
 
 def test_a_time_for_all_counts_more_than_times_and_these_more_than_offsets() -> None:

@@ -114,14 +114,15 @@ def test_batches_end_at_rows_or_bytes_whichever_comes_first(
 def test_compacted_topics_are_read_over_their_holes(
     log_server: Server, new_topic: NewTopicMaker
 ) -> None:
-    """Cut into more tasks than there are batches left, so that some find a hole only."""
+    """Cut into more tasks than there are batches left, so that some find a hole only. Segments are
+    as small as Apache Kafka takes them."""
     topic = new_topic(
-        cleanup_policy="compact", segment_bytes=65_536, min_cleanable_dirty_ratio="0.01"
+        cleanup_policy="compact", segment_bytes=1_048_576, min_cleanable_dirty_ratio="0.01"
     )
     sender = producer(log_server)
     for start in range(0, 400, 20):
         keys = [b"%d" % (n % 7) for n in range(start, start + 20)]
-        send(sender, topic, [Sample(key=key, value=b"x" * 500) for key in keys])
+        send(sender, topic, [Sample(key=key, value=b"x" * 30_000) for key in keys])
     expected = _when_compacted(log_server, topic)
     rows = by_source(log_server.address, subscribe=topic, minPartitions=40)
     assert rows == expected == by_confluent(log_server.address, topic)

@@ -44,6 +44,7 @@ QUICK: Final = {
     "controller.socket.timeout.ms": "3000",
     "log.segment.delete.delay.ms": "500",
     "log.retention.check.interval.ms": "500",
+    "log.cleaner.backoff.ms": "200",
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "2000",

@@ -16,7 +16,7 @@ from tidelog.wire.header import read_request_header
 API_VERSIONS: Final = 18
 METADATA: Final = 3
 BROKERS: Final = (1, 2)
-_SERVED_MAX: Final = {METADATA: 12, 10: 6, 8: 9, 9: 9, 16: 5, API_VERSIONS: 3}
+_SERVED_MAX: Final = {METADATA: 12, 1: 12, 10: 6, 8: 9, 9: 9, 16: 5, API_VERSIONS: 3}
 
 Answer = Callable[[int, int, Any], Mapping[str, Any]]
 """Who is asked, with which API, and what: the fields of the response."""
@@ -30,6 +30,8 @@ class ScriptedBrokers:
         self._connections: list[socket.socket] = []
         self.asked: list[tuple[int, int]] = []
         """Broker and API, in order."""
+        self.clients: set[str] = set()
+        """How those who asked call themselves."""
         self.addresses = {
             number: f"127.0.0.1:{listener.getsockname()[1]}"
             for number, listener in self._listeners.items()
@@ -63,6 +65,7 @@ class ScriptedBrokers:
                 frame = memoryview(bytearray(stream.read(int.from_bytes(size))))
                 header, at = read_request_header(frame)
                 key, version = header.api_key, header.version
+                self.clients.add(header.client_id or "")
                 body = codec.read_request(key, version, frame, at)
                 values = {"throttle_time": 0, **self._values(number, key, body)}
                 entity = build(codec.entity_type(key, version, "response"), values)

@@ -159,6 +159,12 @@ def forget_peak(process_id: int) -> None:
     Path(f"/proc/{process_id}/clear_refs").write_text("5")
 
 
+def loop_cpu_seconds(process_id: int) -> float:
+    """What the thread that runs a broker's loop has used."""
+    thread = Path(f"/proc/{process_id}/task/{process_id}/schedstat")
+    return int(thread.read_text().split()[0]) / 1e9
+
+
 def descriptors(process_id: int) -> int:
     return len(os.listdir(f"/proc/{process_id}/fd"))
 

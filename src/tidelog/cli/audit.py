@@ -1,6 +1,7 @@
 """`tidelog audit`: are all replicas of a topic the same, and is all that was acknowledged there?"""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,14 +62,19 @@ def audit(
       tidelog audit orders --log-dirs copies/broker-1,copies/broker-2 --json
     """
     check_place(master, remote)
+    if ledger is not None and not ledger.is_file():
+        raise BadValue(f"{ledger}: there is no such ledger")
     if log_dirs is not None:
-        dirs = [part for part in log_dirs.split(",") if part]
-        report = _run(
-            of_log_dirs(dirs, topic, is_compacted=is_compacted), None, ledger, master, remote
-        )
+        # Executors run in folders of their own.
+        dirs = [str(Path(part).absolute()) for part in log_dirs.split(",") if part]
+        subject = of_log_dirs(dirs, topic, is_compacted=is_compacted)
+        with _session(subject, master, remote) as spark:
+            report = examine(spark, subject, ledger)
     else:
         with Client(bootstrap) as client:
-            report = _run(of_cluster(client, topic), client, ledger, master, remote)
+            subject = of_cluster(client, topic)
+            with _session(subject, master, remote) as spark:
+                report = examine(spark, subject, ledger, client)
     if as_json:
         say_json({**asdict(report), "is_clean": report.is_clean})
     else:
@@ -77,25 +83,31 @@ def audit(
         raise typer.Exit(1)
 
 
-def _run(
-    subject: Subject,
-    client: Client | None,
-    ledger: Path | None,
-    master: str | None,
-    remote: str | None,
-) -> "Report":
-    if ledger is not None and not ledger.is_file():
-        raise BadValue(f"{ledger}: there is no such ledger")
+def _session(
+    subject: Subject, master: str | None, remote: str | None
+) -> AbstractContextManager["SparkSession"]:
     remark(f"reading {sum(len(one.segments()) for one in subject.replicas)} segments...")
+    return spark_session(f"audit of {subject.topic}", master=master, remote=remote)
+
+
+def examine(
+    spark: "SparkSession", subject: Subject, ledger: Path | None, client: Client | None = None
+) -> "Report":
+    """Without a client nobody is asked where the partitions begin by now. Spark's pages of Java
+    become a sentence."""
+    from pyspark.errors import PySparkException
+
+    from tidelog.cli.pipeline_run import cause
+    from tidelog.spark.audit import Audit
 
     def starts() -> Mapping[int, int]:
         return {} if client is None else earliest_offsets(client, subject)
 
-    with spark_session(f"audit of {subject.topic}", master=master, remote=remote) as spark:
-        from tidelog.spark.audit import Audit
-
+    try:
         noted = None if ledger is None else read_ledger(spark, ledger, subject.topic)
         return Audit(spark, subject, starts, noted).run()
+    except PySparkException as error:
+        raise BadValue(f"audit of {subject.topic}: {cause(str(error))}") from error
 
 
 def read_ledger(spark: "SparkSession", ledger: Path, topic: str) -> "DataFrame":
@@ -109,7 +121,12 @@ def read_ledger(spark: "SparkSession", ledger: Path, topic: str) -> "DataFrame":
             f"{ledger}: must be CSV whose first line names partition, offset and checksum; "
             f"{', '.join(missing)} is not there"
         )
-    return read.where(read.topic == topic) if "topic" in read.columns else read
+    chosen = read.where(read.topic == topic) if "topic" in read.columns else read
+    is_bad = " or ".join(f"try_cast({name} as bigint) is null" for name in LEDGER_COLUMNS)
+    for row in chosen.where(is_bad).limit(1).collect():
+        found = ", ".join(f"{name} {row[name]}" for name in LEDGER_COLUMNS)
+        raise BadValue(f"{ledger}: must have whole numbers in each row, and one has {found}")
+    return chosen
 
 
 def show(report: "Report") -> None:

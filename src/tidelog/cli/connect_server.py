@@ -17,7 +17,7 @@ from typing import Final
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.free_ports import HOST, free_ports
-from tidelog.cli.spark_session import worker_python
+from tidelog.cli.spark_session import spark_environment
 from tidelog.world.real.mortal import mortal
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -41,6 +41,10 @@ class ConnectServer:
     @property
     def address(self) -> str:
         return f"sc://{HOST}:{self._port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def __enter__(self) -> "ConnectServer":
         if self._process is None:
@@ -95,13 +99,14 @@ class ConnectServer:
         return [str(spark_home() / "bin" / "spark-submit"), *where, *chosen, "spark-internal"]
 
     def _environment(self) -> dict[str, str]:
+        # Where this process is a client of such a server, a variable says of which.
+        ours = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
         return {
-            **os.environ,
+            **ours,
             "SPARK_HOME": str(spark_home()),
             "SPARK_CONF_DIR": str(self._folder / "conf"),
             "SPARK_CONNECT_MODE": "0",
-            "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", HOST),
-            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", worker_python()),
+            **spark_environment(self._master),
         }
 
     def _wait(self) -> None:

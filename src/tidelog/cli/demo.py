@@ -45,8 +45,12 @@ def demo(
         bool, typer.Option("--keep", help="Leave the temporary folder there too.")
     ] = False,
     with_spark: Annotated[
-        bool, typer.Option("--spark/--no-spark", help="Also the pipeline, which takes minutes.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--spark/--no-spark",
+            help="Also the pipeline, which takes minutes [default: where Spark can run].",
+        ),
+    ] = None,
 ) -> None:
     """Watch Kafka clients use a node that is killed under them, the log it keeps, and a pipeline.
 
@@ -54,6 +58,8 @@ def demo(
     Takes a few minutes, half a minute without Spark, and writes some 100 MB into a temporary
     folder, which it removes afterwards.
     """
+    if with_spark:
+        check_spark()
     started = perf_counter()
     screen = Screen()
     with workplace(folder, keep) as place:
@@ -62,7 +68,7 @@ def demo(
         _show_node(screen, place / "node")
         screen.title("Part two: the log underneath")
         _show_log(screen, place / "data")
-        if with_spark:
+        if with_spark is not False:
             _show_pipeline(screen, place / "pipeline")
         screen.say(f"All of it took {perf_counter() - started:.1f} s.")
         _suggest(screen, place, is_kept=folder is not None or keep)

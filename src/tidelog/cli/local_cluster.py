@@ -80,13 +80,15 @@ class LocalBroker:
     def end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
-        process, self._process = self._process, None
+        process = self._process
         process.send_signal(number)
         try:
             process.wait(_STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        # Only now: who is interrupted while waiting must still be able to kill it.
+        self._process = None
 
 
 class LocalCluster:
@@ -98,7 +100,6 @@ class LocalCluster:
         zookeeper_port: int,
         settings: Mapping[str, str],
     ) -> None:
-        self._folder = folder
         self._zookeeper = ZooKeeperServer(Place(folder=folder / "zookeeper", port=zookeeper_port))
         shared = {**_defaults(brokers), "zookeeper.connect": self._zookeeper.address, **settings}
         self.brokers = [
@@ -112,7 +113,6 @@ class LocalCluster:
 
     def starting(self) -> Iterator[str]:
         """Starts everything; a line for each that serves."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         self._zookeeper.start()
         self._zookeeper.wait_until_serving()
@@ -131,14 +131,25 @@ class LocalCluster:
             )
         yield f"{len(self.brokers)} brokers after {time.monotonic() - began:.1f} s"
 
+    @property
+    def has_lost_all(self) -> bool:
+        """Whether all brokers were started, and have ended by themselves."""
+        return all(broker.status is not None for broker in self.brokers)
+
     def watching(self) -> Iterator[str]:
-        """Goes on until all brokers have ended; a line for each that does."""
+        """Goes on for as long as ZooKeeper serves; a line for each broker that ends. ZooKeeper
+        outlasts them: somebody may have started one again by hand."""
         running = list(self.brokers)
-        while running:
+        while True:
             for broker in list(running):
                 if broker.status is not None:
                     running.remove(broker)
                     yield f"broker {broker.number} has ended with status {broker.status}"
+                    if not running:
+                        yield (
+                            "no broker that was started here runs any more; "
+                            f"ZooKeeper serves on {self._zookeeper.address} until Ctrl-C"
+                        )
             if not self._zookeeper.is_running:
                 raise BadValue(f"ZooKeeper has ended: see {self._zookeeper.output}")
             time.sleep(0.1)

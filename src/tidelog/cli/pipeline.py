@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,7 +11,7 @@ import typer
 from tidelog.base.errors import BadValue
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
 from tidelog.cli.pipeline_project import Project, find_project, make_project
-from tidelog.cli.pipeline_run import RunFailed, connect, run_once, show_lag
+from tidelog.cli.pipeline_run import connect, run_once, show_lag
 from tidelog.cli.printing import complain, say
 from tidelog.cli.spark_session import Master, Remote, check_place
 
@@ -81,13 +82,15 @@ def run(
       tidelog pipeline run shop --master spark://10.0.0.1:7077
     """
     every_s = None if every is None else parse_seconds(every)
+    if every_s is not None and full_refresh:
+        raise BadValue("--full-refresh and --every: one of them, or all is published each time")
     check_place(master, remote)
     project = find_project(folder)
-    with connect(project, master, remote) as address:
+    with connect(project, master, remote) as server:
         if every_s is None:
-            _run(project, address, full_refresh=full_refresh)
+            _run(project, server(), full_refresh=full_refresh)
         else:
-            _run_for_ever(project, address, every_s)
+            _run_for_ever(project, server, every_s)
 
 
 def _run(project: Project, address: str, *, full_refresh: bool = False) -> None:
@@ -96,13 +99,13 @@ def _run(project: Project, address: str, *, full_refresh: bool = False) -> None:
     show_lag(project)
 
 
-def _run_for_ever(project: Project, address: str, every_s: float) -> None:
+def _run_for_ever(project: Project, server: Callable[[], str], every_s: float) -> None:
     """A run that fails is told, and tried again when the next is due."""
     while True:
         due = time.monotonic() + every_s
         try:
-            _run(project, address)
-        except RunFailed as error:
+            _run(project, server())
+        except BadValue as error:
             complain(error)
         time.sleep(max(0.0, due - time.monotonic()))
 

@@ -7,17 +7,19 @@ After each run the checkpoints say how far the flows have read their topics.
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from io import TextIOBase
+from pathlib import Path
 from typing import Final
 
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.cli.connect_server import ConnectServer
 from tidelog.cli.pipeline_project import Project
-from tidelog.cli.printing import say, say_table
-from tidelog.cli.spark_session import worker_python
+from tidelog.cli.printing import complain, say, say_table
+from tidelog.cli.spark_session import HERE, check_remote, worker_python
 from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
 
@@ -27,22 +29,67 @@ _TOLD: Final = frozenset(("RUNNING", "COMPLETED", "FAILED", "STOPPED", "SKIPPED"
 _CAUSE: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|BadValue|DataLost|Unreachable): .+")
 _CATALOG: Final = "spark_catalog.default."
 _LOG: Final = "spark.log"
-
-
-class RunFailed(BadValue):
-    """A run that did not end well; what it is about has been told."""
+_LOOK_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 30.0
 
 
 @contextmanager
-def connect(project: Project, master: str | None, remote: str | None) -> Iterator[str]:
-    """The address of a Connect server: the one that was named, or one that is started for it."""
+def connect(
+    project: Project, master: str | None, remote: str | None
+) -> Iterator[Callable[[], str]]:
+    """Tells, for each run, the address of a Connect server: of the one that was named, or of one
+    that is started here, and again should it die."""
     if remote is not None:
-        yield remote
+        yield lambda: _found(remote)
         return
     log = project.folder / _LOG
-    say(f"starting Spark on {master or 'local[*]'} (its log: {log})")
-    with ConnectServer(project.folder, master or "local[*]", log) as server:
-        yield server.address
+    say(f"starting Spark on {master or HERE} (its log: {log})")
+    with ConnectServer(project.folder, master or HERE, log) as server, _Keeper(server, log) as kept:
+        yield kept.address
+
+
+def _found(remote: str) -> str:
+    check_remote(remote)
+    return remote
+
+
+class _Keeper:
+    """Starts a server again at the same address when it has died, also in the middle of a run: its
+    client asks on and on, for minutes, until somebody is there to say that the run is lost."""
+
+    def __init__(self, server: ConnectServer, log: Path) -> None:
+        self._server = server
+        self._log = log
+        self._is_up = True
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "_Keeper":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def address(self) -> str:
+        with self._lock:
+            if not self._server.is_running:
+                if self._is_up:
+                    old = self._log.replace(f"{self._log}.old")
+                    complain(f"Spark has ended, and is started again (its log until then: {old})")
+                self._is_up = False
+                self._server.start()
+                self._is_up = True
+            return self._server.address
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(_LOOK_SECONDS if self._is_up else _AGAIN_SECONDS):
+            try:
+                self.address()
+            except BadValue as error:
+                complain(error)
 
 
 def run_once(
@@ -59,7 +106,7 @@ def run_once(
         try:
             run(project.spec, [], full_refresh, [], False)
         except PySparkException as error:
-            raise RunFailed(f"pipeline {project.name}: {cause(str(error))}") from error
+            raise BadValue(f"pipeline {project.name}: {cause(str(error))}") from error
     return time.monotonic() - began
 
 

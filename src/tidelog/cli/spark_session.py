@@ -1,14 +1,17 @@
 """A Spark session for a command: here, on a cluster, or at a Connect server.
 
 What Spark would say in a page of Java is said here in a sentence before it is started: no PySpark,
-one of another version, no Java. Python workers run the Python that runs the command, which has
-what they need. What Java says for itself is of no use to whoever runs a command, and is kept off
-the terminal: what goes wrong comes back as an error.
+one of another version, no Java or an old one, no Connect server. Python workers run the Python that
+runs the command, which has what they need. What Java says for itself is of no use to whoever runs a
+command, and is kept off the terminal: what goes wrong comes back as an error.
 """
 
 import logging
 import os
+import re
 import shutil
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,16 +19,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import typer
 
 from tidelog.base.errors import BadValue
+from tidelog.cli.free_ports import HOST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PYSPARK: Final = "4.3."
 HERE: Final = "local[*]"
+_JAVA_FIRST: Final = 17
+_CONNECT_PORT: Final = 15002
+_CONNECT_SECONDS_MAX: Final = 5.0
 _STDERR: Final = 2
 _LINES_SHOWN: Final = 5
 QUIET: Final[Mapping[str, str]] = {
@@ -49,6 +57,24 @@ def check_place(master: str | None, remote: str | None) -> None:
     if master is not None and remote is not None:
         raise BadValue("--master and --remote: one of them")
     check_spark(needs_java=remote is None)
+    if remote is not None:
+        check_remote(remote)
+
+
+def check_remote(remote: str) -> None:
+    """Whether anybody listens there: Spark's client would try for minutes, and say nothing."""
+    try:
+        parts = urlsplit(remote)
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if host is None or parts.scheme != "sc":
+        raise BadValue(f"--remote {remote}: must be sc://HOST:PORT")
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS_MAX).close()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BadValue(f"--remote {remote}: no Connect server is there: {why}") from None
 
 
 def check_spark(*, needs_java: bool = True) -> None:
@@ -61,13 +87,20 @@ def check_spark(*, needs_java: bool = True) -> None:
         raise BadValue(
             f"this needs PySpark {PYSPARK}x, and {found} is installed: pip install 'tidelog[spark]'"
         )
-    if needs_java and not find_java():
-        raise BadValue("this needs Java 17 or newer, for Spark: install it, or set JAVA_HOME")
+    if needs_java:
+        _check_java(f"this needs Java {_JAVA_FIRST} or newer, for Spark")
 
 
-def find_java() -> str | None:
+def _check_java(needed: str) -> None:
     home = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    java = shutil.which("java", path=os.path.join(home, "bin") if home else None)
+    if java is None:
+        raise BadValue(f"{needed}: install it, or set JAVA_HOME")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    # Java 8 calls itself 1.8. Of one that says nothing of the kind, Spark finds out.
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    if found is not None and int(found[1]) < _JAVA_FIRST:
+        raise BadValue(f"{needed}, and {java} is Java {found[1]}: install it, or set JAVA_HOME")
 
 
 def worker_python() -> str:
@@ -75,6 +108,15 @@ def worker_python() -> str:
     sooner there, if it is installed beside it."""
     script = Path(sys.executable).with_name("spark-python")
     return str(script) if script.exists() else sys.executable
+
+
+def spark_environment(master: str | None) -> dict[str, str]:
+    """What Spark needs to be told, where nobody has said otherwise. On a cluster its driver must be
+    reached from other machines, so that the address is left to Spark."""
+    told = {"PYSPARK_PYTHON": worker_python()}
+    if master is None or master.startswith("local"):
+        told["SPARK_LOCAL_IP"] = HOST
+    return {name: os.environ.get(name, value) for name, value in told.items()}
 
 
 @contextmanager
@@ -86,8 +128,7 @@ def spark_session(
     settings: Mapping[str, Any] | None = None,
 ) -> Iterator["SparkSession"]:
     check_place(master, remote)
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.update(spark_environment(master))
     logging.getLogger("py4j").setLevel(logging.ERROR)
     from pyspark.sql import SparkSession
 

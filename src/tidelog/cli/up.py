@@ -1,7 +1,6 @@
 """`tidelog up`: ZooKeeper and a few brokers on this machine, in the foreground."""
 
 import signal
-from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -12,6 +11,7 @@ from tidelog.base.errors import BadValue
 from tidelog.cli.local_cluster import LocalCluster
 
 DEFAULT_FOLDER = "./tidelog-cluster"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Told(Exception):
@@ -51,24 +51,39 @@ def up(
       tidelog topics describe orders
     Kill a broker and see its partitions move: kill -9 with one of the process ids it prints.
 
-    Everything stops on Ctrl-C or SIGTERM; the data stays. A single node, `tidelog server`, needs
-    neither Java nor ZooKeeper.
+    Everything stops on Ctrl-C or SIGTERM, and at once if that comes twice; the data stays. Until
+    then ZooKeeper stays even if all brokers have died, for those that are started again by hand.
+    A single node, `tidelog server`, needs neither Java nor ZooKeeper.
     """
     given = dict(_split(assignment) for assignment in assignments or [])
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    with ExitStack() as stack:
-        cluster = LocalCluster(data, brokers, port, zookeeper_port, given)
-        stack.callback(cluster.kill)
+    cluster = LocalCluster(data, brokers, port, zookeeper_port, given)
+    try:
+        _run(cluster)
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        cluster.kill()
+
+
+def _run(cluster: LocalCluster) -> None:
+    """Until it is told to stop. Told again, it leaves what still runs to be killed."""
+    try:
+        for number in SIGNALS:
+            signal.signal(number, _stop)
+        for line in cluster.starting():
+            typer.echo(line)
+        typer.echo(f"bootstrap servers: {cluster.bootstrap}")
+        for line in cluster.watching():
+            typer.echo(line, err=True)
+    except Told:
         try:
-            for line in cluster.starting():
-                typer.echo(line)
-            typer.echo(f"bootstrap servers: {cluster.bootstrap}")
-            for line in cluster.watching():
-                typer.echo(line, err=True)
-        except Told:
+            has_lost_all = cluster.has_lost_all
             for line in cluster.stopping():
                 typer.echo(line)
+        except Told:
+            raise BadValue("told to stop twice: what was left is killed") from None
+        if has_lost_all:
+            raise BadValue("all brokers had ended before it was told to stop") from None
 
 
 def _split(assignment: str) -> tuple[str, str]:

@@ -29,6 +29,7 @@ READ_COMMITTED: Final = 1
 _ANSWER_BYTES: Final = 4096
 """What an answer has around its records."""
 _HOLE_ANSWERS: Final = 3
+_PROBE_BYTES: Final = 1
 _GONE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 _RETRIED: Final = MOVED | {ErrorCode.offset_not_available, ErrorCode.unknown_server_error}
 
@@ -232,17 +233,38 @@ class _Reading:
 
     def _pass_hole(self, fetched: FetchedPartition) -> None:
         """Nothing came. Either the log does not reach to the end of the range, at present; or it
-        does, and compaction has left nothing between here and there."""
+        does, and compaction has left nothing between here and there; or the broker has yet to get
+        what is there from where it keeps old records."""
         is_bound = self._reader.options.isolation_level == READ_COMMITTED
         bound = fetched.last_stable_offset if is_bound else fetched.high_watermark
         if bound >= self._wanted.end:
             self._empty_answers += 1
-            if self._empty_answers >= _HOLE_ANSWERS:
+            if self._empty_answers >= _HOLE_ANSWERS and self._is_empty_up_to(bound):
                 self._position = self._wanted.end
-        elif now_ms() > self._deadline_ms:
+                return
+        if now_ms() > self._deadline_ms:
             raise self._short(bound, fetched.high_watermark)
 
+    def _is_empty_up_to(self, bound: int) -> bool:
+        """Where a batch follows, a broker sends it, however far on it is. So none does, if none is
+        found at the end of the log either, which every broker has at hand."""
+        assert self._link is not None
+        assert self._led is not None
+        place = (self._wanted.topic, self._wanted.partition)
+        try:
+            self._link.ask(place, self._led, bound - 1, _PROBE_BYTES)
+            fetched = self._link.answer(self._reader.room)
+        except (Unreachable, KafkaError) as error:
+            if isinstance(error, KafkaError) and error.code not in _RETRIED:
+                raise
+            self._try_again(error)
+            return False
+        return fetched is not None and not fetched.error_code and not fetched.records
+
     def _short(self, bound: int, high_watermark: int) -> KafkaError:
+        if bound >= self._wanted.end:
+            why = f"{self._wanted}: nothing came from offset {self._position} on, and more is there"
+            return KafkaError(ErrorCode.request_timed_out, why)
         if high_watermark >= self._wanted.end:
             why = f"{self._wanted}: an open transaction holds back what follows offset {bound}"
             return KafkaError(ErrorCode.request_timed_out, why)

@@ -6,7 +6,8 @@
     2026-05-01T12:00:00Z    the first record since then; in UTC if it does not say otherwise
     1777636800000ms         the same, in milliseconds since 1970
 
-An end is itself left out: `--from 0 --to 10` are ten offsets.
+An end is itself left out: `--from 0 --to 10` are ten offsets. Only what is committed counts: a
+partition ends where the first open transaction begins.
 """
 
 import re
@@ -64,7 +65,7 @@ def find_ranges(
     _check_order(start, end)
     chosen = _chosen(topic, start, end, partition)
     begins = list_offsets(client, topic.name, dict.fromkeys(chosen, EARLIEST))
-    ends = list_offsets(client, topic.name, dict.fromkeys(chosen, LATEST))
+    ends = list_offsets(client, topic.name, dict.fromkeys(chosen, LATEST), committed_only=True)
     logs = {one: (begins[one], max(begins[one], ends[one])) for one in chosen}
     firsts = _resolve(client, topic, start, logs)
     lasts = _resolve(client, topic, end, logs)
@@ -142,7 +143,8 @@ def _resolve(client: Client, topic: Topic, place: Place, logs: Logs) -> dict[int
     if place.mark is not None:
         return {one: log[0] if place.mark == EARLIEST else log[1] for one, log in logs.items()}
     if place.time_ms is not None:
-        found = list_offsets(client, topic.name, dict.fromkeys(logs, place.time_ms))
+        times = dict.fromkeys(logs, place.time_ms)
+        found = list_offsets(client, topic.name, times, committed_only=True)
         ends = {
             one: end if found[one] == _NO_RECORD else found[one] for one, (_, end) in logs.items()
         }

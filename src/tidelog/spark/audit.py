@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TRIES: Final = 3
+_SEQUENCES: Final = 1 << 31
 _SAME: Final = ("next_offset", "leader_epoch", "size", "crc", "records")
 _EXTENTS: Final = "partition int, broker string, start bigint, end bigint, is_in_sync boolean"
 _RECORDS: Final = (
@@ -208,13 +209,18 @@ class Audit:
         note_rows(self._report, "offset used twice", overlaps, on_broker)
 
     def _repeats(self, good: "DataFrame") -> None:
-        """A batch that an idempotent producer sent once must not be there twice (A3)."""
+        """A batch that an idempotent producer sent once must not be there twice (A3). It numbers
+        its records, from 0 on again when it runs out of numbers: by then as many have gone by."""
         same = ["partition", "broker", "producer_id", "producer_epoch", "base_sequence"]
         twice = (
             good.where("producer_id >= 0 and base_sequence >= 0")
             .groupBy(*same)
-            .agg(sql.count("*").alias("times"), sql.max("offset").alias("offset"))
-            .where("times > 1")
+            .agg(
+                sql.count("*").alias("times"),
+                sql.min("offset").alias("first"),
+                sql.max("offset").alias("offset"),
+            )
+            .where(f"times > 1 + floor((offset - first) / {_SEQUENCES})")
         )
         note_rows(self._report, "duplicate", twice, _repeat)
 

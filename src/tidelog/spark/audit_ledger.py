@@ -2,7 +2,7 @@
 
 A ledger has a row for each: partition, offset, and the CRC-32 of the value, where no value counts
 as an empty one. Each must be on every replica in sync, unless retention or compaction has removed
-it by now.
+it by now: neither removes what lies at the end of a log or behind it.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -53,7 +53,8 @@ def _judged(
 ) -> "DataFrame":
     """Each place on each replica that should hold it, with what was found there."""
     verdict = (
-        sql.when(sql.col("offset") < sql.col("start"), "aged_out")
+        sql.when(sql.col("broker").isNull() | (sql.col("offset") >= sql.col("end")), "lost")
+        .when(sql.col("offset") < sql.col("start"), "aged_out")
         .when(sql.col("checksum") == sql.col("noted"), "kept")
         .when(sql.col("checksum").isNotNull(), "changed")
         .otherwise("compacted" if report.is_compacted else "lost")
@@ -61,9 +62,11 @@ def _judged(
     expected = places.join(sql.broadcast(extents.where("is_in_sync")), "partition", "left")
     found = records.select("partition", "broker", "offset", "checksum")
     return expected.join(found, ["partition", "broker", "offset"], "left").select(
-        "partition", "broker", "offset", verdict.alias("verdict")
+        "partition", "broker", "offset", "end", verdict.alias("verdict")
     )
 
 
 def _on_broker(row: Any) -> str:
-    return f"broker {row.broker}" if row.broker is not None else "there is no such partition"
+    if row.broker is None:
+        return "there is no such partition"
+    return f"broker {row.broker}" + (f": ends at {row.end}" if row.offset >= row.end else "")

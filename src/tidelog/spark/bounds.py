@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.client.marks import EARLIEST, LATEST
 from tidelog.spark.option_values import OptionValues
 
+ENDINGS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _PLACES: Final = {"earliest": EARLIEST, "latest": LATEST}
 _MARKS: Final = {EARLIEST: "-2 (earliest)", LATEST: "-1 (latest)"}
 
@@ -74,7 +75,7 @@ def parse_starting(values: OptionValues, *, is_stream: bool) -> Bound:
 def parse_ending(values: OptionValues, *, is_stream: bool) -> Bound:
     """A stream has no end that could be set."""
     if is_stream:
-        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        for name in ENDINGS:
             if name in values:
                 raise values.bad(name, "left out of a stream, which has no end")
         return Place(mark=LATEST)

@@ -1,7 +1,8 @@
 """Dead letters out of their topic, as Arrow batches with a column for all that their headers say.
 
 There is no Python per record, and no Spark: commands use it as well. A record that somebody else
-put into the topic has none of the headers, and nulls in their columns.
+put into the topic has none of the headers, and nulls in their columns. Pipelines bury in
+transactions: what was aborted is no dead letter.
 """
 
 from collections.abc import Generator, Sequence
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from tidelog.base.ids import is_legal_topic
 from tidelog.client.client import Client
-from tidelog.client.fetching import Range, RangeReader
+from tidelog.client.fetching import READ_COMMITTED, Range, RangeReader
 from tidelog.records.columns import Wanted, decode_stream
 from tidelog.spark import dead_letter_format as names
 
@@ -61,7 +62,7 @@ class Choice:
 
 def read_letters(client: Client, ranges: Sequence[Range]) -> Letters:
     """In the order of partitions and offsets, none of them empty. Memory is that of one fetch."""
-    with RangeReader(client) as reader:
+    with RangeReader(client, isolation_level=READ_COMMITTED) as reader:
         for wanted in ranges:
             # The fetch has checked the CRCs.
             choice = Wanted(first=wanted.start, last=wanted.end - 1)

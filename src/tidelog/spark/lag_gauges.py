@@ -1,8 +1,9 @@
 """The lag of queries as Prometheus gauges, on a port of their own."""
 
+import math
 from typing import Any, Final
 
-from tidelog.spark.lag import Lag
+from tidelog.spark.lag import UNKNOWN_MS, Lag
 
 _LABELS: Final = ("query", "topic", "partition")
 
@@ -22,7 +23,7 @@ class LagGauges:
         )
         self._seconds = Gauge(
             "tidelog_query_lag_seconds",
-            "The age of the first record not read yet.",
+            "The age of the first record not read yet; NaN if it is not known.",
             _LABELS,
             registry=registry,
         )
@@ -36,7 +37,8 @@ class LagGauges:
             labels = name, lag.partition.topic, str(lag.partition.partition)
             shown.add(labels)
             self._records.labels(*labels).set(lag.records)
-            self._seconds.labels(*labels).set(max(0, lag.time_ms) / 1000)
+            is_known = lag.time_ms != UNKNOWN_MS
+            self._seconds.labels(*labels).set(lag.time_ms / 1000 if is_known else math.nan)
 
     def forget(self, query_id: str) -> None:
         for labels in self._shown.pop(query_id, ()):

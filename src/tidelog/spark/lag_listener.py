@@ -3,8 +3,8 @@
     spark.streams.addListener(LagListener("127.0.0.1:9092"))
 
 Spark calls it after each micro-batch. Brokers are asked at most once in `every_s`; what they say
-goes to the standard error, a line for each query and topic, and with `metrics_port` to gauges that
-Prometheus can scrape.
+goes to the standard error, a line for each query and topic with its partitions in it, and with
+`metrics_port` to gauges that Prometheus can scrape.
 """
 
 import sys
@@ -31,6 +31,8 @@ from tidelog.spark.offsets import read_if_ours
 
 EVERY_S: Final = 1.0
 ASK_MS_MAX: Final = 5_000
+PARTITIONS_SHOWN: Final = 20
+"""In a line; those that are most behind."""
 
 Told = Callable[[str, list[Lag]], None]
 
@@ -43,13 +45,22 @@ def say_lag(query: str, lags: list[Lag]) -> None:
 
 
 def describe(lags: list[Lag]) -> str:
-    records, time_ms = total_records(lags), longest_ms(lags)
-    if not records:
+    behind = sorted((lag for lag in lags if lag.records), key=lambda lag: -lag.records)
+    if not behind:
         return "nothing left to read"
-    worst = max(lags, key=lambda lag: lag.records)
-    where = f", partition {worst.partition.partition} most ({worst.records})"
-    behind = f" and {time_ms / 1000:.1f} s" if time_ms > 0 else ""
-    return f"{records} records{behind} behind{where if len(lags) > 1 else ''}"
+    total = _said(total_records(behind), longest_ms(behind))
+    each = [
+        f"partition {lag.partition.partition}: {_said(lag.records, lag.time_ms)}"
+        for lag in behind[:PARTITIONS_SHOWN]
+    ]
+    others = len(behind) - len(each)
+    more = [f"and {others} more partitions"] if others else []
+    return f"{total} behind ({', '.join([*each, *more])})"
+
+
+def _said(records: int, time_ms: int) -> str:
+    age = "unknown time" if time_ms < 0 else f"{time_ms / 1000:.1f} s"
+    return f"{records} records and {age}"
 
 
 class LagListener(StreamingQueryListener):

@@ -13,7 +13,7 @@ from typing import Final
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import is_legal_topic
 from tidelog.client.addresses import parse_addresses
-from tidelog.spark.bounds import Bound, parse_ending, parse_starting
+from tidelog.spark.bounds import ENDINGS, Bound, parse_ending, parse_starting
 from tidelog.spark.option_values import OptionValues
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -46,6 +46,7 @@ KNOWN: Final = (
     "kafka.group.id",
     "kafka.isolation.level",
     "kafka.max.partition.fetch.bytes",
+    "kafka.fetch.max.bytes",
     "kafka.fetch.max.wait.ms",
     "kafka.request.timeout.ms",
 )
@@ -57,7 +58,9 @@ REFUSED: Final = {
     "kafka.value.deserializer": _OWN_TYPES,
     "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint",
     "kafka.interceptor.classes": "interceptors are Java classes, and nothing here runs them",
-    "groupIdPrefix": "name the group to commit to whole, with kafka.group.id",
+    "kafka.fetch.min.bytes": "records that are planned are there, and none are waited for",
+    "kafka.max.poll.records": "use maxOffsetsPerTrigger, maxRecordsPerPartition or both",
+    "groupIdPrefix": "no groups are made up; name the one to commit to whole, with kafka.group.id",
     "kafka.security.protocol": _NO_SECURITY,
     "kafka.sasl.": _NO_SECURITY,
     "kafka.ssl.": _NO_SECURITY,
@@ -198,11 +201,10 @@ class SourceOptions:
 
     @classmethod
     def parse_for_either(cls, options: Mapping[str, str]) -> "SourceOptions":
-        """While it is not known what they are for, a stream or a batch, they must do for one."""
-        try:
-            return cls.parse(options, is_stream=True)
-        except BadValue:
-            return cls.parse(options, is_stream=False)
+        """While it is not known what they are for: only a batch has an end, and what a stream does
+        not take, a batch without an end does not take either."""
+        values = OptionValues(options)
+        return cls.parse(options, is_stream=not any(name in values for name in ENDINGS))
 
 
 def _parse_group(values: OptionValues) -> str | None:
@@ -266,11 +268,12 @@ def _parse_limits(values: OptionValues, *, is_stream: bool) -> Limits:
 
 
 def _fetch_bytes(values: OptionValues) -> int:
+    """Each fetch is of one partition, so that the smaller of the two counts."""
     name = "kafka.max.partition.fetch.bytes"
     found = values.whole(name, 4 * 1024 * 1024)
     if found > _FETCH_BYTES_MAX:
         raise values.bad(name, f"a whole number of 1 to {_FETCH_BYTES_MAX}")
-    return found
+    return min(found, values.whole("kafka.fetch.max.bytes", _FETCH_BYTES_MAX))
 
 
 _FETCH_BYTES_MAX: Final = 64 * 1024 * 1024

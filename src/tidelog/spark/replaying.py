@@ -1,7 +1,7 @@
 """A part of a topic copied to another one, as a bounded batch job of Spark: source to sink.
 
-Keys, values, headers and times go over as they are. Each partition is read by one task, in order;
-a task that Spark runs again writes its records again: at least once.
+Keys, values, headers and times go over as they are, but nothing that was aborted. Each partition
+is read by one task, in order; a task that Spark runs again writes its records again: at least once.
 """
 
 import json
@@ -52,6 +52,7 @@ def _read(spark: "SparkSession", replay: Replay) -> "DataFrame":
         .option("startingOffsets", json.dumps({topic: starts}))
         .option("endingOffsets", json.dumps({topic: ends}))
         .option("includeHeaders", "true")
+        .option("kafka.isolation.level", "read_committed")
         .load()
     )
     # A record without a time has one before 1970; the sink gives the present one to a null.

@@ -1,0 +1,81 @@
+"""`tidelog reassign` and `tidelog elect-leaders` with replicas that really move (T3, E4)."""
+
+import json
+
+from typer.testing import CliRunner
+
+from support.cluster_processes import Cluster, wait_until
+from support.plain_clients import acknowledge, read
+from tidelog.cli.main import app
+
+VALUES = [f"{number} " * 500 for number in range(400)]
+SLOW, QUICK = "20000", "50000000"
+"""Bytes a second: the first takes half a minute, which is nobody's to wait for."""
+
+
+def test_replicas_are_moved_by_command(cluster: Cluster, topic: str) -> None:
+    cluster.create(topic, assignment=[[1, 2]])
+    acknowledge(cluster.bootstrap, topic, VALUES)
+    limited = ("execute", f"{topic}:0", "--replicas", "3,2", "--throttle")
+
+    said = reassign(cluster, *limited, SLOW)
+    assert f"The inter-broker throttle limit was set to {SLOW} B/s" in said
+    assert said.splitlines()[-1] == f"Successfully started partition reassignments for {topic}-0"
+    (shown,) = json.loads(reassign(cluster, "list", "--json"))
+    assert (shown["partition"], shown["adding"], shown["removing"]) == (0, [3], [1])
+    assert throttles(cluster, topic) == {"topic": 2, "1": 2, "2": 2, "3": 2}
+    in_progress = f"Reassignment of partition {topic}-0 is still in progress"
+    assert in_progress in reassign(cluster, "verify", topic)
+    assert throttles(cluster, topic)["3"] == 2, "it is needed yet"
+
+    said = reassign(cluster, "cancel", topic)
+    assert f"Successfully cancelled partition reassignments for {topic}-0" in said
+    assert sorted(cluster.tree.replicas(topic)[0]) == [1, 2]
+    assert throttles(cluster, topic) == {"topic": 0, "1": 0, "2": 0, "3": 0}
+    assert reassign(cluster, "list") == "No partition reassignments found.\n"
+
+    reassign(cluster, *limited, QUICK)
+    assert reassign(cluster, "verify", f"{topic}:0", "--wait").splitlines() == [
+        "Status of partition reassignment:",
+        f"Reassignment of partition {topic}-0 is completed.",
+        "Clearing broker-level throttles on brokers 1,2,3",
+        f"Clearing topic-level throttles on topics {topic}",
+    ]
+    assert throttles(cluster, topic) == {"topic": 0, "1": 0, "2": 0, "3": 0}
+    assert cluster.tree.replicas(topic)[0] == [3, 2]
+    assert read(cluster.bootstrap, topic) == VALUES
+    elect_the_preferred(cluster, topic)
+
+
+def elect_the_preferred(cluster: Cluster, topic: str) -> None:
+    """The same replicas in another order: who is first now does not lead by that."""
+    cluster.wait_in_sync(topic)
+    leader = cluster.leader_id(topic)
+    preferred = 5 - leader
+    reassign(cluster, "execute", f"{topic}:0", "--replicas", f"{preferred},{leader}")
+    wait_until(lambda: cluster.tree.replicas(topic)[0] == [preferred, leader], "it is done")
+    assert cluster.leader_id(topic) == leader
+    said = run(cluster, "elect-leaders", topic)
+    done = f"Successfully completed leader election (PREFERRED) for partitions {topic}-0\n"
+    assert said == done
+    assert cluster.leader_id(topic) == preferred
+
+
+def reassign(cluster: Cluster, *arguments: str) -> str:
+    return run(cluster, "reassign", *arguments)
+
+
+def run(cluster: Cluster, *arguments: str) -> str:
+    where = ("--bootstrap-server", cluster.bootstrap)
+    ended = CliRunner().invoke(app, [*arguments, *where], prog_name="tidelog")
+    assert (ended.exit_code, ended.stderr) == (0, ""), ended.output
+    return ended.stdout
+
+
+def throttles(cluster: Cluster, topic: str) -> dict[str, int]:
+    """How many settings limit the speed, of the topic and of each broker."""
+    places = {"topic": ("topic", topic)} | {str(b): ("broker", str(b)) for b in cluster.brokers}
+    return {
+        name: run(cluster, "configs", "describe", *place).count("replication.throttled")
+        for name, place in places.items()
+    }

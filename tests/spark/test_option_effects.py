@@ -1,0 +1,104 @@
+"""What options of source and sink do to whoever is at the other end (P1, P2)."""
+
+import random
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from clients.confluent import consumer
+from support.new_topics import NewTopicMaker
+from support.scripted_brokers import scripted
+from support.servers import Server
+from tidelog.base.ids import TopicPartition as Place
+from tidelog.client.errors import Unreachable
+from tidelog.spark.logs import BrokerLogs
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.stream_planning import StreamPlanner
+
+TIME = 1_700_000_000_000
+
+
+def logs_of(bootstrap: str, **options: Any) -> tuple[SourceOptions, BrokerLogs]:
+    """With `_` for the dots in an option's name."""
+    given = {name.replace("_", "."): str(value) for name, value in options.items()}
+    parsed = SourceOptions.parse({"kafka.bootstrap.servers": bootstrap, **given}, is_stream=True)
+    return parsed, BrokerLogs(parsed.connecting, parsed.subscription)
+
+
+def test_of_times_out_of_order_the_first_record_that_is_as_late_counts(
+    log_server: Server, new_topic: NewTopicMaker
+) -> None:
+    """As for another reader of the same topic."""
+    topic = new_topic(2)
+    chosen = random.Random(7)
+    producer = Producer({"bootstrap.servers": log_server.address, "batch.num.messages": 3})
+    for number in range(60):
+        when = TIME + chosen.randrange(100)
+        producer.produce(topic, b"v", partition=number % 2, timestamp=when)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    _, logs = logs_of(log_server.address, subscribe=topic)
+    with consumer(log_server.address) as other:
+        for when in range(TIME - 1, TIME + 101, 3):
+            asked = [TopicPartition(topic, one, when) for one in range(2)]
+            found = other.offsets_for_times(asked, timeout=60)
+            ours = logs.since({Place(topic, one): when for one in range(2)})
+            assert [ours[Place(topic, one.partition)] for one in found] == [
+                one.offset if one.offset >= 0 else -1 for one in found
+            ]
+    logs.close()
+
+
+def test_a_stream_by_pattern_takes_in_topics_that_are_made_later(
+    log_server: Server, new_topic: NewTopicMaker
+) -> None:
+    new_topic.again("pattern-1")
+    parsed, logs = logs_of(log_server.address, subscribePattern="pattern-.*")
+    clock = iter(range(0, 1 << 30, 60_000))
+    query = StreamPlanner(parsed, logs, lambda: next(clock))
+    first = query.next(query.initial(), is_limited=False)
+    new_topic.again("other-pattern-2")
+    new_topic.again("pattern-2")
+    producer = Producer({"bootstrap.servers": log_server.address})
+    for topic in ("pattern-2", "other-pattern-2"):
+        producer.produce(topic, b"since it was made")
+    assert producer.flush(60) == 0
+    second = query.next(first, is_limited=False)
+    found = [(one.topic, one.start, one.end) for one in query.tasks(first, second)]
+    assert found == [("pattern-2", 0, 1)]
+    logs.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Somebody who takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_brokers_are_waited_for_as_long_as_was_said(silent: str) -> None:
+    options = {"kafka_request_timeout_ms": 400, "fetchOffset_numRetries": 0}
+    _, logs = logs_of(silent, subscribe="t", **options)
+    began = time.monotonic()
+    with pytest.raises(Unreachable):
+        logs.latest()
+    assert 0.3 < time.monotonic() - began < 10
+    logs.close()
+
+
+def test_source_and_sink_go_by_the_name_they_were_given() -> None:
+    with scripted(lambda *_: {}) as brokers:
+        address = brokers.addresses[1]
+        _, logs = logs_of(address, subscribePattern="t", kafka_client_id="reader")
+        assert logs.latest() == {}
+        logs.close()
+        assert brokers.clients == {"reader"}
+        given = {"kafka.bootstrap.servers": address, "kafka.client.id": "writer"}
+        with SinkOptions.parse(given, is_stream=False).sending.client() as client:
+            client.cluster([])
+        assert brokers.clients == {"reader", "writer"}
