@@ -18,18 +18,23 @@ def cuts_after_a_late_answer(seed: int) -> list[int]:
     stage = Stage(seed, {"replica.socket.timeout.ms": "2000"})
     (key,) = keys(1)
     stage.leader.lead(key, end=THEN)
-    stage.leader.partitions[key].diverging = (0, COMMON)
+    led = stage.leader.partitions[key]
+    led.diverging = (0, COMMON)
     late: list[Asked] = []
     take, stage.leader.broker.on_request = stage.leader.broker.on_request, late.append
     log = stage.logs[key] = FollowedLog(*key, 1, COMMON + 2)
     stage.fetchers.follow(log, LEADER)
     assert stage.loop.run_until(lambda: bool(late), 5_000)
     stage.leader.broker.on_request = take
+    assert stage.loop.run_until(lambda: bool(log.cuts), 5_000)
+    led.diverging = None
     stage.until()
     stage.loop.run_for(WAIT_MS)
     assert (log.end, log.high_watermark) == (THEN, THEN)
+    led.diverging = (0, COMMON)
     take(late[0])
-    stage.loop.run_for(2 * WAIT_MS)
+    led.diverging = None
+    stage.loop.run_until(lambda: len(log.cuts) > 1, 2 * WAIT_MS)
     return [to for _epoch, to in log.cuts]
 
 

@@ -102,6 +102,19 @@ def test_a_broker_cut_off_from_zookeeper_alone_is_replaced(
     stage.check()
 
 
+@pytest.mark.parametrize("way", ["it does not hear", "it is not heard by"])
+def test_a_leader_and_zookeeper_that_are_cut_off_one_way(stage: Stage, way: str) -> None:
+    """X22, F6: a session needs both ways, so it ends; what half gets through does no harm."""
+    leader, cluster = stage.leader, stage.cluster
+    ends = [leader.name, ZOOKEEPER] if way == "it is not heard by" else [ZOOKEEPER, leader.name]
+    cluster.links.cut_one_way(*ends)
+    wait_until(lambda: leader.broker_id not in cluster.tree.registered(), "its session is over")
+    stage.back(f"F6 a leader and ZooKeeper, whom {way}, session over", now(), CLIENT_S + 2)
+    cluster.links.heal()
+    wait_until(lambda: leader.broker_id in cluster.tree.registered(), "it is registered again")
+    stage.check()
+
+
 def test_a_leader_that_nothing_reaches_but_its_clients_is_a_harmless_zombie(stage: Stage) -> None:
     """X15, F5: it goes on being asked by clients that do not know better."""
     leader, cluster = stage.leader, stage.cluster

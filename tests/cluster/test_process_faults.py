@@ -5,6 +5,7 @@ vanished, all replicas are byte-identical, the ISR is full, no offset was used t
 until there was service again is printed, and bounded.
 """
 
+import json
 import time
 
 from support.cluster_processes import QUICK, wait_until
@@ -13,6 +14,9 @@ from support.replica_files import check_epochs
 from support.workload import now
 from tidelog.client.client import Client
 from tidelog.client.topics import NewTopic, create_topics, delete_topics
+from tidelog.world.real.guard import close_session
+from tidelog.world.real.past_session import FILE as NOTED_SESSION
+from tidelog.world.real.zookeeper_server import split_address
 
 SESSION_S = int(QUICK["zookeeper.session.timeout.ms"]) / 1000
 TICKS_S = 0.5
@@ -140,6 +144,24 @@ def test_a_leader_that_dies_while_zookeeper_is_gone_is_replaced_later(stage: Sta
     at = now()
     stage.cluster.start_zookeeper()
     stage.back("F14 ZooKeeper and the leader killed, ZooKeeper back", at, seconds_max=15)
+    stage.check()
+
+
+def test_a_leader_whose_session_somebody_ends_begins_another(stage: Stage) -> None:
+    """F14, X22: it lives, and others lead what it led; it registers anew and follows."""
+    leader, cluster = stage.leader, stage.cluster
+    noted = json.loads((leader.log_dir / NOTED_SESSION).read_text(encoding="utf-8"))
+    unsigned, password = int(noted["session_id"], 16), bytes.fromhex(noted["password"])
+    before, epoch = cluster.tree.broker_epoch(leader.broker_id), stage.epoch
+    servers = [split_address(cluster.zookeeper.address)]
+    assert close_session(servers, unsigned - (unsigned >> 63 << 64), password, within_s=10)
+    at = now()
+    wait_until(
+        lambda: cluster.tree.broker_epoch(leader.broker_id) not in (-1, before),
+        "it is registered anew",
+    )
+    stage.back("F14 somebody ends the session of a leader", at, seconds_max=4)
+    assert stage.epoch > epoch
     stage.check()
 
 

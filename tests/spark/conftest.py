@@ -67,7 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def log_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A broker that compacts at once and keeps records of any age; topics stay, so each test makes
     its own."""
-    settings = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "86400000"}
+    settings = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1"}
     server = new_server(tmp_path_factory.mktemp("logs"), settings)
     try:
         server.start()

@@ -24,6 +24,7 @@ from tidelog.cli.pipeline_project import find_project, make_project
 from tidelog.cli.pipeline_run import connect
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
+TOPICS = ("loop", "loop.clean")
 SECONDS_MAX = 240
 LOOK_SECONDS = 0.5
 COPY = """
@@ -42,16 +43,18 @@ def copy():
 
 
 @pytest.fixture
-def project(log_server: Server, new_topic: NewTopicMaker, tmp_path: Path) -> Path:
+def project(log_server: Server, new_topic: NewTopicMaker, tmp_path: Path) -> Iterator[Path]:
     """With one flow, from topic to topic."""
-    for topic in ("loop", "loop.clean"):
+    for topic in TOPICS:
         new_topic.again(topic)
     folder = tmp_path / "shop"
     make_project(folder, topic="loop", bootstrap=log_server.address)
     (folder / "transformations" / "records.py").write_text(COPY)
     with (folder / "conf" / "spark-defaults.conf").open("a") as settings:
         settings.write('spark.driver.defaultJavaOptions "-XX:TieredStopAtLevel=1"\n')
-    return folder
+    yield folder
+    for topic in TOPICS:
+        new_topic.delete(topic)
 
 
 @pytest.fixture

@@ -365,6 +365,14 @@ class Tree:
             return -1
         return int(data)
 
+    def broker_epoch(self, broker_id: int) -> int:
+        """Of its registration; -1 if it has none."""
+        try:
+            found = self.client.exists_async(f"/brokers/ids/{broker_id}").get(timeout=10)
+        except (KazooException, KazooTimeoutError):
+            return -1
+        return -1 if found is None else int(found.czxid)
+
     def registered(self) -> list[int]:
         return [int(name) for name in self.children("/brokers/ids")]
 
