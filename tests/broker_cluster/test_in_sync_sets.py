@@ -44,7 +44,7 @@ def test_a_follower_that_has_everything_stays_while_nothing_is_written(
 def test_a_slow_follower_falls_out_although_it_fetches_without_pause() -> None:
     """I1, I6: it never reaches the end the leader had at its fetch before; how many records it
     lacks does not matter."""
-    cluster = SimCluster(replica_lag_time_max_ms=2_000, replica_fetch_max_bytes=1_000)
+    cluster = SimCluster(replica_lag_time_max_ms=2_000, replica_fetch_max_bytes=500)
     cluster.create("events", replicas=[[1, 2, 3]])
     cluster.network.link("machine-1", "machine-3").delay_ms_max = 800
     client = cluster.client(1)
