@@ -9,7 +9,7 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
@@ -133,7 +133,7 @@ def _open(
     if zookeeper is not None:
         from tidelog.world.real.zookeeper_reading import ReadZooKeeper
 
-        return ReadZooKeeper(zookeeper)
+        return closing(ReadZooKeeper(zookeeper))
     where = f"{folder or settings.log_dirs[0]}/{FOLDER}"
     if not is_there(RealDisk(), where):
         raise BadValue(

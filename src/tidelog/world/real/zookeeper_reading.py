@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from types import TracebackType
 from typing import Final, TypeVar
 
 from tidelog.base.coordination import CoordinationError, Done, Node, Stat
@@ -31,15 +30,7 @@ class ReadZooKeeper:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._adapter = ZooKeeper(hosts, _SESSION_TIMEOUT_MS, self._calls.put)
 
-    def __enter__(self) -> "ReadZooKeeper":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._adapter.close()
         over: list[bool] = []
         self._adapter.after_all(partial(over.append, True))
