@@ -229,14 +229,15 @@ class Oracle:
 
     def deleted(self, leader: Replica, start: int, live_epoch: Callable[[int], int | None]) -> None:
         """S5: who answers that records are deleted knows it of all replicas that live, as far as it
-        has heard. One that has restarted may have forgotten since."""
+        has heard. One that has restarted may have forgotten since, and one that was taken away and
+        made anew has nothing in it."""
         if leader.role is not Role.leader:
             raise Violation("S5", f"{self} is said to start at {start} by who leads no more")
         for broker_id, remote in leader.remotes.items():
             copy, epoch = self.copies.get(broker_id), self._standings.live_epoch(broker_id)
             if copy is not None and epoch == remote.broker_epoch == live_epoch(broker_id):
                 found = copy.log.log_start_offset
-                if found < start:
+                if found < start and found < copy.log.log_end_offset:
                     what = f"is said to start at {start}, and starts at {found} on {broker_id}"
                     raise Violation("S5", f"{self} {what}")
 
