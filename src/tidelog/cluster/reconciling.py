@@ -171,17 +171,21 @@ class Reconciler:
     def _wanted(
         self, name: PartitionName, partition: PartitionInfo, situation: Situation
     ) -> PartitionInfo | None:
+        """A leader that has died or restarted goes before anything that was wished for: what is
+        written for a wish begins an epoch, which it would lead."""
         known = self._realm.known(name)
+        rules = self._realm.rules(self._realm.image.topics[name[0]])
+        decision = wanted_state(partition, situation, rules, known)
+        if decision.state is not None:
+            return decision.state
         wished = self._wished(name, partition, situation, known)
         if wished is not None:
             return wished
-        rules = self._realm.rules(self._realm.image.topics[name[0]])
-        decision = wanted_state(partition, situation, rules, known)
         if decision.ask:
             self._recovering.ask(name, partition.leader_epoch, decision.ask)
-        if decision.state is None and is_reassigned(partition):
+        if is_reassigned(partition):
             return next_step(partition, situation, rules.min_isr, known)
-        return decision.state
+        return None
 
     def _wished(
         self, name: PartitionName, partition: PartitionInfo, situation: Situation, known: Known
