@@ -1,6 +1,6 @@
 """What a controller is asked to do: move replicas, move leaders, delete: T3, T6, E4."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -12,6 +12,7 @@ from tidelog.cluster.image import PartitionInfo, TopicInfo
 from tidelog.cluster.isr_change import expanded
 from tidelog.cluster.isr_writes import IsrWriter, Wrote
 from tidelog.cluster.requests import ElectionKind, NewTopic, Reassignment
+from tidelog.world.sim.coordination import CoordinationFaults
 
 
 def cluster_of(count: int, replicas: list[int], **settings: str) -> tuple[Cluster, list[Member]]:
@@ -102,6 +103,38 @@ def test_a_reassignment_can_be_cancelled() -> None:
     assert cluster.loop.run_until(lambda: set(partition(cluster).replicas) == {0, 1})
     assert_agreed(cluster, members)
     assert members[2].host.disk.replicas == {}
+
+
+def test_a_leader_that_has_restarted_does_not_lead_by_a_reassignment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D9, X18: whatever it has lost meanwhile, it would lead without that. The wish has its turn
+    just when the controller hears that the leader is another process."""
+    cluster, members = cluster_of(4, [1, 2])
+    members[0].coordination.faults = CoordinationFaults(delay_ms_max=60)
+    controller = members[0].metadata.controller
+    assert controller is not None
+    held_by = controller.wishes.held_by
+    results: list[list[KafkaError | None]] = []
+    written: list[tuple[int, int]] = []
+
+    def wish_and_look(changed: Collection[int]) -> list[tuple[str, int]]:
+        wanted = [Reassignment(topic="t", partition=0, replicas=(2, 3))]
+        controller.wishes.alter_reassignments(wanted, results.append)
+        return list(held_by(changed))
+
+    def is_done() -> bool:
+        found = partition(cluster)
+        if (found.leader_epoch, found.leader) not in written:
+            written.append((found.leader_epoch, found.leader))
+        return bool(results) and found.leader == 2
+
+    monkeypatch.setattr(controller.wishes, "held_by", wish_and_look)
+    cluster.kill(members[1])
+    cluster.member(1).begin(lambda _: None)
+    assert cluster.loop.run_until(is_done)
+    assert results == [[None]]
+    assert [leader for _, leader in written] == [1, 2, 2][: len(written)]
 
 
 @pytest.mark.parametrize(
