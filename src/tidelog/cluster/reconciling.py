@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tidelog.base.coordination import Coordination
+from tidelog.base.coordination import Coordination, CoordinationError, Written
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Clock, Loop
 from tidelog.cluster.dispatch import Dispatch
@@ -52,6 +52,7 @@ class Reconciler:
     ) -> None:
         self._realm = realm
         self._dispatch = dispatch
+        self._coordination = coordination
         self._loop = loop
         self._clock = clock
         self._writer = StateWriter(coordination, realm.fence, self._is_current)
@@ -201,15 +202,33 @@ class Reconciler:
             if wanted is not None:
                 self._planning[name] = wish
                 return wanted
-            self._grant(name, None)
+            self._confirm(name)
         return None
 
+    def _confirm(self, name: PartitionName) -> None:
+        """Grants a wish for which nothing has to be written, if this is still the controller: the
+        image of one that was deposed may be old."""
+        wish = self._take_wish(name)
+
+        def confirmed(result: list[Written] | CoordinationError) -> None:
+            if not isinstance(result, CoordinationError):
+                wish.done(None)
+                return
+            self._realm.end_by([result])
+            lost = KafkaError(ErrorCode.request_timed_out, str(result))
+            wish.done(_deposed() if self._realm.is_over else lost)
+
+        self._coordination.write([self._realm.fence], confirmed)
+
     def _grant(self, name: PartitionName, error: KafkaError | None) -> None:
+        self._take_wish(name).done(error)
+
+    def _take_wish(self, name: PartitionName) -> Wish:
         wishes = self._wishes[name]
         wish = wishes.popleft()
         if not wishes:
             del self._wishes[name]
-        wish.done(error)
+        return wish
 
     def _refuse_wishes(self, name: PartitionName) -> None:
         while name in self._wishes:
