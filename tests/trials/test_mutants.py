@@ -73,7 +73,6 @@ FOCUSED = replace(
         pytest.param(starts.move_the_start_back, ("V17",), id="V17-back"),
         pytest.param(starts.forget_epochs_before_the_start_is_saved, ("V6",), id="V17-epochs"),
         pytest.param(starts.stay_below_the_start, ("H3",), id="X23-behind"),
-        pytest.param(machine.compare_deleted_epochs, ("V2", "V3", "V5"), id="X23-deleted"),
         pytest.param(starts.ask_nobody_where_it_starts, ("S5",), id="S5-replicas"),
         pytest.param(groups.answer_before_it_is_committed, ("V15",), id="V15-answered-early"),
         pytest.param(groups.take_commits_of_any_generation, ("V15",), id="V15-generations"),
@@ -142,6 +141,19 @@ def test_explorer_finds_the_missing_rule(
             ("pause", "isolation", "process crash"),
             {"session_timeout_ms": 200, "lag_ms_max": 200},
             id="I4-X15",
+        ),
+        pytest.param(
+            machine.compare_deleted_epochs,
+            "V1",
+            ("machine crash", "isolation", "clean restart"),
+            {
+                "session_timeout_ms": 200,
+                "lag_ms_max": 200,
+                "sync_gap_ms": 500,
+                "fetch_records_max": 10,
+                "delete_gap_ms": 40,
+            },
+            id="X23-deleted",
         ),
         pytest.param(
             moves.forget_wishes_of_the_deposed,
