@@ -6,6 +6,7 @@ import pytest
 
 from support.agreement import assert_agreed, topics_in_tree
 from support.members import Cluster, Member
+from tidelog.base.coordination import SetData
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicIdPartition
 from tidelog.cluster.image import PartitionInfo, TopicInfo
@@ -135,6 +136,17 @@ def test_a_leader_that_has_restarted_does_not_lead_by_a_reassignment(
     assert cluster.loop.run_until(is_done)
     assert results == [[None]]
     assert [leader for _, leader in written] == [1, 2, 2][: len(written)]
+
+
+def test_who_was_deposed_grants_nothing_even_if_it_would_write_nothing() -> None:
+    """D11: its image may be old."""
+    cluster, members = cluster_of(3, [0, 1])
+    assert reassign(members[0], [0, 1]) is None
+    members[1].coordination.write([SetData(path="/controller_epoch", data=b"9")], lambda _: None)
+    cluster.loop.run_for(100)
+    error = reassign(members[0], [0, 1])
+    assert error is not None
+    assert error.code is ErrorCode.not_controller
 
 
 @pytest.mark.parametrize(
