@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from bench.spark.row_source import COLUMNS
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,10 +24,7 @@ class ReadySource(DataSource):
         return "ready-made"
 
     def schema(self) -> str:
-        return (
-            "key binary, value binary, topic string, partition int, offset bigint, "
-            "timestamp timestamp, timestampType int"
-        )
+        return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         del schema

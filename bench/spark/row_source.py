@@ -13,6 +13,10 @@ from pyspark.sql.types import StructType
 
 AT_ONCE = 10_000
 _WAIT_SECONDS = 10
+COLUMNS = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp, timestampType int"
+)
 
 
 @dataclass
@@ -27,10 +31,7 @@ class RowSource(DataSource):
         return "row-at-a-time"
 
     def schema(self) -> str:
-        return (
-            "key binary, value binary, topic string, partition int, offset bigint, "
-            "timestamp timestamp, timestampType int"
-        )
+        return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         del schema

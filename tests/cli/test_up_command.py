@@ -220,6 +220,15 @@ def test_without_java_it_says_how_to_run_a_single_node(tmp_path: Path) -> None:
     assert "Java 17" in refused(tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
 
 
+def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.21\"' >&2\n")
+    java.chmod(0o755)
+    said = refused(tmp_path, JAVA_HOME=str(tmp_path))
+    assert f"needs Java 17 or newer, for ZooKeeper, and {java} is Java 11" in said
+
+
 def test_without_pyspark_it_says_how_to_run_a_single_node(tmp_path: Path) -> None:
     """A package of that name without jars is as good as none."""
     package = tmp_path / "path" / "pyspark" / "__init__.py"

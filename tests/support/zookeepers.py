@@ -29,7 +29,7 @@ from tidelog.world.real.zookeeper_server import (
     ZooKeeperServer,
     ensemble,
     find_jars,
-    find_java,
+    find_own_java,
     split_address,
 )
 
@@ -45,7 +45,7 @@ def new_connect() -> str:
 def require_zookeeper() -> None:
     """Skips a test where there is no Java; where there must be one, the test fails."""
     try:
-        find_java(), find_jars()
+        find_own_java(), find_jars()
     except BadValue as error:
         if os.environ.get("TIDELOG_REQUIRE_CLIENTS"):
             pytest.fail(str(error))

@@ -8,10 +8,7 @@ command, and is kept off the terminal: what goes wrong comes back as an error.
 
 import logging
 import os
-import re
-import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,13 +22,13 @@ import typer
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.free_ports import HOST
+from tidelog.world.real.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PYSPARK: Final = "4.3."
 HERE: Final = "local[*]"
-_JAVA_FIRST: Final = 17
 _CONNECT_PORT: Final = 15002
 _CONNECT_SECONDS_MAX: Final = 5.0
 _STDERR: Final = 2
@@ -88,19 +85,7 @@ def check_spark(*, needs_java: bool = True) -> None:
             f"this needs PySpark {PYSPARK}x, and {found} is installed: pip install 'tidelog[spark]'"
         )
     if needs_java:
-        _check_java(f"this needs Java {_JAVA_FIRST} or newer, for Spark")
-
-
-def _check_java(needed: str) -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=os.path.join(home, "bin") if home else None)
-    if java is None:
-        raise BadValue(f"{needed}: install it, or set JAVA_HOME")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    # Java 8 calls itself 1.8. Of one that says nothing of the kind, Spark finds out.
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
-    if found is not None and int(found[1]) < _JAVA_FIRST:
-        raise BadValue(f"{needed}, and {java} is Java {found[1]}: install it, or set JAVA_HOME")
+        find_java("Spark")
 
 
 def worker_python() -> str:

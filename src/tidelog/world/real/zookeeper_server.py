@@ -6,7 +6,6 @@ is gone is noticed soon. PySpark is only looked for, never imported.
 """
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.base.errors import BadValue
+from tidelog.world.real.java import find_java
 from tidelog.world.real.mortal import mortal
 
 HOST: Final = "127.0.0.1"
@@ -84,15 +84,12 @@ _ADVICE: Final = (
 )
 
 
-def find_java() -> str:
-    """Java's own name, or why there is none."""
-    home = os.environ.get("JAVA_HOME")
-    if home is not None and os.access(Path(home, "bin", "java"), os.X_OK):
-        return str(Path(home, "bin", "java"))
-    found = shutil.which("java")
-    if found is None:
-        raise BadValue(f"there is no Java: install Java 17 or newer, or set JAVA_HOME; {_ADVICE}")
-    return found
+def find_own_java() -> str:
+    """Or why there is none, and what to do without it."""
+    try:
+        return find_java("ZooKeeper")
+    except BadValue as error:
+        raise BadValue(f"{error}; {_ADVICE}") from None
 
 
 def find_jars() -> list[Path]:
@@ -147,7 +144,7 @@ class ZooKeeperServer:
     def start(self) -> None:
         """Returns at once; `wait_until_serving` waits."""
         assert self._process is None, "the server does not run yet"
-        java, jars = find_java(), find_jars()
+        java, jars = find_own_java(), find_jars()
         self._refuse_a_taken_port()
         folder = self._place.folder
         folder.mkdir(parents=True, exist_ok=True)
