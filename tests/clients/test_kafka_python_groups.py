@@ -1,8 +1,10 @@
 """Groups of kafka-python: shared work, members that come and go, committed offsets (A5)."""
 
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,7 +44,11 @@ def member(bootstrap: str, group: str, topic: str, **settings: Any) -> Iterator[
 
 
 class Shared:
-    """Members that read in turn."""
+    """Members that read at the same time, each in a thread of its own.
+
+    Not in turn in one thread: this client throws away a join that ends while nobody polls, and
+    joins anew. Members that wait for one another would do so for ever.
+    """
 
     def __init__(self, *members: KafkaConsumer) -> None:
         self.members = members
@@ -50,11 +56,22 @@ class Shared:
 
     def run_until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS_MAX
-        while not holds():
-            assert time.monotonic() < deadline, f"it came to that: {self.owned()}"
-            for each in self.members:
-                for records in each.poll(20).values():
-                    self.values += [record.value for record in records]
+        done = threading.Event()
+        with ThreadPoolExecutor(len(self.members)) as threads:
+            reading = [threads.submit(self._read, each, done) for each in self.members]
+            try:
+                while not holds() and not any(each.done() for each in reading):
+                    assert time.monotonic() < deadline, f"it came to that: {self.owned()}"
+                    time.sleep(0.02)
+            finally:
+                done.set()
+            for each in reading:
+                each.result()
+
+    def _read(self, member: KafkaConsumer, done: threading.Event) -> None:
+        while not done.is_set():
+            for records in member.poll(200).values():
+                self.values += [record.value for record in records]
 
     def owned(self) -> list[list[int]]:
         return [sorted(found.partition for found in each.assignment()) for each in self.members]
