@@ -2,6 +2,7 @@
 over, and nothing else is (P1).
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from tidelog.client.client import Client
 from tidelog.client.fetching import RangeReader
 
 END: Final = 10
-SHORT_MS: Final = 1_500
+SHORT_MS: Final = 5_000
+WAIT_SECONDS: Final = 0.02
 TOPIC: Final = {
     "name": "old",
     "error_code": ErrorCode.none,
@@ -46,6 +48,8 @@ class Broker:
         self.offsets.append(offset)
         is_at_hand = offset == END - 1 or self.offsets.count(offset) > self._asked_min
         records = RECORDS if is_at_hand and not self._is_empty else None
+        if records is None:
+            time.sleep(WAIT_SECONDS)  # As brokers do that have nothing.
         partition = {
             "partition_index": 0,
             "error_code": ErrorCode.none,

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from clients.confluent import consumer
 from support.cluster_processes import BrokerProcess, Cluster, wait_until
+from support.log_ends import log_end
 from support.topic_rows import by_confluent
 
 ROWS = 80_000
@@ -25,7 +26,7 @@ TOPIC = "sunk"
 def end_of(bootstrap: str, partition: int) -> int:
     with consumer(bootstrap) as reader:
         place = TopicPartition(TOPIC, partition)
-        return int(reader.get_watermark_offsets(place, timeout=10)[1])
+        return log_end(reader, place)
 
 
 def test_a_sink_task_writes_each_row_once_though_the_leader_is_killed_under_it(

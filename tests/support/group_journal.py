@@ -11,6 +11,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
+from support.log_ends import log_end
 from tidelog.coordinators import hash_of
 from tidelog.groups import consumer_records
 from tidelog.groups.consumer_member import Held, Member
@@ -39,7 +40,7 @@ def journal(bootstrap: str, group: str, count: int) -> list[Record]:
     place = TopicPartition(OFFSETS, hash_of(group) % count, 0)
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "journal", "log_level": 0})
     try:
-        _, end = reader.get_watermark_offsets(place, timeout=30)
+        end = log_end(reader, place)
         reader.assign([place])
         return list(_records(reader, end))
     finally:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from support.cluster_processes import wait_until
+from support.log_ends import log_end
 from support.workload import PATIENT
 
 BATCH_RECORDS: Final = 50
@@ -109,7 +110,7 @@ class Numbering:
         try:
             wait_until(is_read, "all is read", SECONDS_MAX)
             for place, count in zip(places, found, strict=True):
-                _, end = reader.get_watermark_offsets(place, timeout=60, cached=False)
+                end = log_end(reader, place)
                 assert end == count, f"{place} ends at {end}, {count} were written"
         finally:
             reader.close()

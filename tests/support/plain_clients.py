@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from support.log_ends import log_end
 from support.workload import PATIENT
 
 ACKNOWLEDGED = "acknowledged"
@@ -64,7 +65,7 @@ def read(bootstrap: str, topic: str) -> list[str]:
         }
     )
     place = TopicPartition(topic, 0, OFFSET_BEGINNING)
-    _, end = reader.get_watermark_offsets(place, timeout=_SECONDS_MAX, cached=False)
+    end = log_end(reader, place)
     reader.assign([place])
     found: list[str] = []
     deadline = time.monotonic() + _SECONDS_MAX

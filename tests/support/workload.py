@@ -10,7 +10,6 @@ new clients; `history` then has all of it.
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from threading import Event, Lock, Thread
@@ -26,6 +25,7 @@ from confluent_kafka import (
 )
 
 from support.history_checker import Anomaly, Assign, EndOffset, Key, Operation, Poll, Send, check
+from support.log_ends import log_end
 
 PAUSE_S: Final = 0.01
 LINGER_MS: Final = 15
@@ -332,12 +332,7 @@ class Workload:
         found = {}
         for topic, partition in self.keys:
             invoked, place = now(), TopicPartition(topic, partition)
-            deadline = time.monotonic() + SETTLE_SECONDS_MAX
-            offset = None
-            while offset is None:
-                assert time.monotonic() < deadline, f"{place} has an end that can be asked for"
-                with suppress(Exception):
-                    _, offset = asking.get_watermark_offsets(place, timeout=5, cached=False)
+            offset = log_end(asking, place)
             row = EndOffset(
                 process="ends",
                 key=(topic, partition),
