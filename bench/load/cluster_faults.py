@@ -4,13 +4,11 @@ The clock runs from just before the kill to the answer without an error to a rec
 with acks=all, by a prober that asks for the leader and tries again as clients do.
 """
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 from statistics import median
 
 from bench.load import bare_servers
+from bench.load.bare_replication import bare_follower
 from bench.load.cluster_scenarios import OURS, SECONDS_MAX, Effort, Sides, judged
 from bench.load.cluster_side import ClusterSide
 from bench.load.contest import Row, row, tell
@@ -19,6 +17,7 @@ from bench.load.generator import Stream
 from bench.load.machine import bare_server
 from bench.load.prober import Prober
 from bench.load.target import CLIENTS
+from bench.load.used_memory import held_memory
 
 PAUSE_SECONDS = 0.005
 SESSION_SECONDS, TICK_SECONDS, GRACE_SECONDS = 18.0, 0.25, 1.0
@@ -118,7 +117,10 @@ def bare_catch_up(side: ClusterSide, effort: Effort) -> Row:
     with bare_server("fetch", path) as (_, port):
         bare_follower(port, written, shapes[0])
         pairs = [
-            (bare_consumer(side, port), {one: bare_follower(port, written, one) for one in shapes})
+            (
+                bare_consumer(side, port),
+                {one: bare_follower(port, written, one).speed for one in shapes},
+            )
             for _ in range(effort.kills)
         ]
     consumer = median(speed for speed, _ in pairs)
@@ -139,14 +141,6 @@ def bare_consumer(side: ClusterSide, port: int) -> float:
     return side.run([stream], FETCH_SECONDS)[0].speed
 
 
-def bare_follower(port: int, path: Path, shape: tuple[int, int]) -> float:
-    command = [sys.executable, "-m", "bench.load.bare_follower", str(port), str(path)]
-    command += [str(number) for number in shape]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    path.unlink()
-    return float(done.stdout)
-
-
 def caught_up(side: ClusterSide, megabytes: float) -> tuple[float, float]:
     """Its speed, and a consumer's, taken before and after, in MB/s."""
     with side.topic(1) as topic:
@@ -162,20 +156,10 @@ def caught_up(side: ClusterSide, megabytes: float) -> tuple[float, float]:
             frames, Stream(name="fill", frames=[], in_flight=5, megabytes=megabytes), SECONDS_MAX
         )
         before = fetch_speed(side, topic, leader)
-        use_memory(side.cluster.folder, megabytes)
         speed = follow_speed(side, topic, away, leader)
         side.cluster.await_members()
         side.await_in_sync(topic, 1)
         return speed, median([before, fetch_speed(side, topic, leader)])
-
-
-def use_memory(folder: Path, megabytes: float) -> None:
-    """What a virtual machine never used is slow to get, and would be most of what is measured."""
-    path, part = folder / "used", bytes(1 << 20)
-    with path.open("wb", buffering=0) as file:
-        for _ in range(round(megabytes)):
-            file.write(part)
-    path.unlink()
 
 
 def fetch_speed(side: ClusterSide, topic: Topic, leader: int) -> float:
@@ -189,8 +173,11 @@ def fetch_speed(side: ClusterSide, topic: Topic, leader: int) -> float:
 def follow_speed(side: ClusterSide, topic: Topic, away: int, leader: int) -> float:
     """From when its log first grows until it is as long as the leader's."""
     begins_at, whole = size_of(side, topic, away), size_of(side, topic, leader)
-    side.cluster.start_node(away)
-    side.wait(lambda: size_of(side, topic, away) > begins_at, "it fetches nothing", PAUSE_SECONDS)
+    with held_memory(side.cluster.folder, whole / 1e6):
+        side.cluster.start_node(away)
+        side.wait(
+            lambda: size_of(side, topic, away) > begins_at, "it fetches nothing", PAUSE_SECONDS
+        )
     began, from_bytes = time.monotonic(), size_of(side, topic, away)
     side.wait(lambda: size_of(side, topic, away) >= whole, "it is still behind", PAUSE_SECONDS)
     return (whole - from_bytes) / 1e6 / (time.monotonic() - began)

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from bench.load.bare_replication import bare_replication_cost
 from bench.load.cluster_side import SAFE, ClusterSide
 from bench.load.contest import Figure, Row, compared, in_turns, row, rows, tell
 from bench.load.frames import Topic, batch, keyed_batch
 from bench.load.generator import Load, Stream
 from bench.load.processes import family, memory, share_mb
 from bench.load.scenarios import CPU_OF_BYTES, P50, P99, SPEED, wanting
+from bench.load.used_memory import use_memory
 from tidelog.records.batch import read_header
 
 OURS = "tidelog"
@@ -79,6 +81,7 @@ def bulk(megabytes: float) -> Stream:
 
 def bulk_load(side: ClusterSide, data: bytes, replicas: int, megabytes: float) -> Load:
     topic = side.new_topic(PARTITIONS, replicas, SAFE if replicas > 1 else {})
+    use_memory(side.cluster.folder, replicas * megabytes)
     load = side.load(side.frames(topic, data), bulk(megabytes), SECONDS_MAX)
     side.delete(topic)
     return load
@@ -155,7 +158,8 @@ def replication_cost(sides: Sides, effort: Effort) -> list[Row]:
         return once.cpu_per_gb, thrice.cpu_per_gb
 
     taken = in_turns(sides, effort.rounds, both)
-    return [
+    bare = [bare_replication_cost(side, effort.rounds) for side in sides if side.name == OURS]
+    return bare + [
         row(
             f"{side.name}: CPU of a GB at RF 3, of RF 1",
             median(thrice / once for once, thrice in taken[side.name]),

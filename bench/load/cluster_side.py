@@ -27,7 +27,7 @@ class ClusterSide:
         self.name = cluster.name
         self.many: Topic | None = None
         """The topic with as many partitions as some scenarios need, once it was made."""
-        self._generator = generator
+        self.generator = generator
         self._topics = 0
 
     @contextmanager
@@ -119,7 +119,7 @@ class ClusterSide:
     def run(self, streams: Sequence[Stream], seconds: float, warm_up: float = 0.3) -> list[Load]:
         address = self.cluster.nodes[1].address
         pids = self.cluster.pids
-        return self._generator.run(address, streams, pids=pids, seconds=seconds, warm_up=warm_up)
+        return self.generator.run(address, streams, pids=pids, seconds=seconds, warm_up=warm_up)
 
     def _all_serve(self, topic: Topic, found: Metadata) -> bool:
         for leader in sorted({place.leader for place in found.places}):

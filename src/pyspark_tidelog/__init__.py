@@ -4,5 +4,6 @@
 
 from tidelog.spark.read_commits import commit_read
 from tidelog.spark.source import TidelogDataSource as DefaultSource
+from tidelog.spark.worker_python import use_this_python
 
-__all__ = ["DefaultSource", "commit_read"]
+__all__ = ["DefaultSource", "commit_read", "use_this_python"]

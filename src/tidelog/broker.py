@@ -251,7 +251,13 @@ class Broker:
             lambda: self.metadata.broker_epoch,
             self._is_throttled,
         )
-        self.hosting.connect(self.broker_id, self._epoch_of, self._log_settings, self._fetchers)
+        self.hosting.connect(
+            self.broker_id,
+            self._epoch_of,
+            self._log_settings,
+            self._fetchers,
+            self.housekeeping.persist_log_starts,
+        )
         self.in_sync.start(IsrWriter(self._coordination), self.metadata.isr_changed)
 
     def _address_of(self, broker_id: int) -> Address | None:

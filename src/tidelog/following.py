@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from tidelog.base.errors import KafkaError
 from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.base.ports import Clock
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, read_header
@@ -35,12 +36,18 @@ class Asker(Protocol):
     def ready(self, partition: "Following") -> None: ...
 
 
+SaveStart = Callable[[PartitionLog, Callable[[KafkaError | None], None]], None]
+"""Makes the start of a log durable, and says when it is."""
+
+
 class Following:
     __slots__ = (
         "_asker",
         "_clock",
         "_has_parts",
+        "_is_saving",
         "_rest",
+        "_save_start",
         "_slow",
         "index",
         "is_over",
@@ -49,7 +56,14 @@ class Following:
         "topic_id",
     )
 
-    def __init__(self, partition: Partition, clock: Clock, slow: SlowAppends, asker: Asker) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        clock: Clock,
+        slow: SlowAppends,
+        asker: Asker,
+        save_start: SaveStart,
+    ) -> None:
         self.partition = partition
         self.topic_id = partition.topic_id
         self.index = partition.index
@@ -58,13 +72,18 @@ class Following:
         self._clock = clock
         self._slow = slow
         self._asker = asker
+        self._save_start = save_start
+        self._is_saving = False
         self._has_parts = False
         """Whether parts were written of an answer whose end has not been taken in."""
         self._rest: Answer | None = None
         """The end of an answer, which has come while a part of it was being written."""
 
     def fetch_position(self) -> tuple[int, int, int]:
-        return self.partition.replica.fetch_position()
+        """With a log start that no crash takes back: whoever hears of it says that what lies below
+        is gone (S5)."""
+        offset, last_epoch, start = self.partition.replica.fetch_position()
+        return offset, last_epoch, min(start, self.partition.log.durable_log_start)
 
     def fetched(
         self,
@@ -117,7 +136,7 @@ class Following:
             if not self._slow.must_not_wait_for(partition.log, len(records)):
                 self._has_parts = True
                 size = self._slow.follow_at_once(partition.log, records, self.leader_epoch)
-                partition.has_followed(size, *leader)
+                self._has_followed(size, leader)
                 return known + size
             lasting = memoryview(bytes(records))
             pending = begin_follow(partition.log, lasting, self.leader_epoch)
@@ -129,6 +148,20 @@ class Following:
         self._has_parts = True
         self._write(pending, leader, self._go_on)
         return known + len(pending.data)
+
+    def _has_followed(self, size: int, leader: tuple[int, int]) -> None:
+        partition = self.partition
+        partition.has_followed(size, *leader)
+        log = partition.log
+        if log.log_start_offset > log.durable_log_start and not self._is_saving:
+            self._is_saving = True
+            self._save_start(log, self._start_is_saved)
+
+    def _start_is_saved(self, error: KafkaError | None) -> None:
+        """The leader is to hear of it. Whoever writes asks again by himself when that is done."""
+        self._is_saving = False
+        if error is None and not self.is_over and not self.partition.is_busy:
+            self._asker.ready(self)
 
     def _known_bytes(self, records: memoryview) -> int:
         """How much of it is in the log already: what was being written when a connection was lost
@@ -163,7 +196,7 @@ class Following:
             ) and self._slow.must_not_wait_for(log, size):
                 return self._append_slowly(_lasting(records), leader)
             log.append_as_follower(records, self.leader_epoch)
-        partition.has_followed(size, *leader)
+        self._has_followed(size, leader)
         return True
 
     def _begin_with(self, records: memoryview) -> None:
@@ -179,7 +212,7 @@ class Following:
         partition = self.partition
         pending = begin_follow(partition.log, records, self.leader_epoch)
         if pending is None:
-            partition.has_followed(0, *leader)
+            self._has_followed(0, leader)
             return True
         self._write(pending, leader, partial(self._asker.ready, self))
         return None
@@ -204,7 +237,7 @@ class Following:
         try:
             if not partition.log.is_gone:
                 end_follow(partition.log, pending, end)
-                partition.has_followed(len(pending.data), *leader)
+                self._has_followed(len(pending.data), leader)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
         partition.is_busy = False

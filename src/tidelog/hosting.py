@@ -36,7 +36,7 @@ from tidelog.cluster.image import NO_LEADER, PartitionInfo
 from tidelog.cluster.messages import partition_info
 from tidelog.disk_work import DiskWork
 from tidelog.fetchers import Fetchers
-from tidelog.following import Following
+from tidelog.following import Following, SaveStart
 from tidelog.healing import check_sound, heal
 from tidelog.in_sync import InSync
 from tidelog.log.log_dir import LogDir
@@ -80,13 +80,15 @@ class Hosting:
         broker_epochs: Callable[[int], int | None],
         settings_of: Callable[[str], LogSettings],
         fetchers: Fetchers,
+        save_start: SaveStart,
     ) -> None:
         """Before the first request: who this is, under which epoch each broker is registered, the
-        settings of a topic's logs, and who fetches from leaders."""
+        settings of a topic's logs, who fetches from leaders, and how log starts become durable."""
         self._broker_id = broker_id
         self._broker_epoch_of = broker_epochs
         self._settings_of = settings_of
         self._fetchers = fetchers
+        self._save_start = save_start
 
     @property
     def is_idle(self) -> bool:
@@ -195,7 +197,9 @@ class Hosting:
             partition.follow(info)
             heal(partition, self._clock.now_ms())
             if info.leader != NO_LEADER:
-                following = Following(partition, self._clock, self._slow, self._fetchers)
+                following = Following(
+                    partition, self._clock, self._slow, self._fetchers, self._save_start
+                )
                 self._followings[partition] = following
                 self._fetchers.follow(following, info.leader)
         self._partitions.set_led(partition)

@@ -7,6 +7,7 @@ unset, there is one on a free port of the first listener's host, known to the ot
 """
 
 from collections.abc import Callable, Mapping
+from errno import EADDRINUSE
 from typing import Final
 
 from tidelog.base.errors import BadValue
@@ -41,10 +42,8 @@ class Listening:
             try:
                 taken = network.listen(listener.host, listener.port, _for(accept, listener.name))
             except OSError as error:
-                raise BadValue(
-                    f"cannot listen on {listener.host or '*'}:{listener.port}: "
-                    f"{error.strerror}: stop what uses it, or set listeners"
-                ) from error
+                advice = "stop what uses it, or " if error.errno == EADDRINUSE else ""
+                raise BadValue(f"{error.strerror}; {advice}set listeners") from error
             self._taken.append((listener, taken))
 
     def _wanted(self) -> list[Listener]:

@@ -17,6 +17,7 @@ from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.cluster.image import PartitionInfo
 from tidelog.log import retention
 from tidelog.log.emptied import past_emptied
+from tidelog.log.files import Warmed
 from tidelog.log.partition_log import PartitionLog, Slice
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import restart_at, truncate_suffix
@@ -338,21 +339,22 @@ class Partition:
 
     # -- reading
 
-    def read(self, offset: int, max_bytes: int, *, committed_only: bool) -> Slice | None:
-        """The range from an offset on that readers may see; None if there is nothing yet."""
-        upto = self.last_stable_offset if committed_only else self.replica.high_watermark
-        return past_emptied(self.log, self._read(offset, max_bytes, upto), max_bytes, upto)
+    def read(self, offset: int, max_bytes: int, committed: bool, warmed: Warmed) -> Slice | None:
+        """The range from an offset on that readers may see; None if there is nothing yet. Raises
+        `Cold` where something has to be read for that, and nobody has."""
+        upto = self.last_stable_offset if committed else self.replica.high_watermark
+        return past_emptied(self.log, self._read(offset, max_bytes, upto, warmed), max_bytes, upto)
 
-    def read_as_follower(self, offset: int, max_bytes: int) -> Slice | None:
-        return self._read(offset, max_bytes, self.log.log_end_offset)
+    def read_as_follower(self, offset: int, max_bytes: int, warmed: Warmed) -> Slice | None:
+        return self._read(offset, max_bytes, self.log.log_end_offset, warmed)
 
-    def _read(self, offset: int, max_bytes: int, upto: int) -> Slice | None:
+    def _read(self, offset: int, max_bytes: int, upto: int, warmed: Warmed) -> Slice | None:
         log = self.log
         if log.home.failure is not None:
             log.check_online()
         if upto <= offset <= log.log_end_offset and offset >= log.log_start_offset:
             return None
-        found = log.read(offset, max_bytes, upto)
+        found = log.read(offset, max_bytes, upto, warmed)
         return found if found.size else None
 
     def check_epoch(self, current_leader_epoch: int) -> None:

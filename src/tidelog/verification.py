@@ -5,9 +5,11 @@ of committed records would wait for it for ever (X30). So before a partition tak
 of a transaction its coordinator is asked, and for producers of the newer kind told: it adds the
 partition. Until there is an answer, and no longer than that, what the same producer sends to the
 same partition waits in its order; others do not. A marker that comes meanwhile may have ended the
-transaction after the coordinator was asked: then it is asked again.
+transaction after the coordinator was asked: then it is asked again, and whatever came since waits
+behind what came before.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -72,16 +74,6 @@ class Guarded(Protocol):
     def guards(self) -> dict[int, object]: ...
 
 
-class _Guard:
-    """Stands in a partition while one of its producers is asked about."""
-
-    __slots__ = ("epoch", "waiting")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.waiting: list[Verified] = []
-
-
 class _Errand:
     __slots__ = ("done", "partition", "question", "tries")
 
@@ -99,40 +91,48 @@ class Verification:
         self._loop = loop
         self._clock = clock
         self._coordinators = coordinators
+        self._queues: dict[tuple[Guarded, Producer], deque[Verified]] = {}
         self._waiting: dict[int, list[_Errand]] = {}
         self._busy: set[int] = set()
 
     def admit(self, partition: Guarded, question: Question, verified: Verified) -> None:
         """Tells, maybe at once, whether a batch may be appended; if so it must be at once."""
-        producer = question.producer
-        guard = partition.guards.get(producer.producer_id)
-        if isinstance(guard, _Guard) and guard.epoch == producer.epoch:
-            guard.waiting.append(verified)
-            return
-        if partition.log.producers.has_open(*producer):
+        key = partition, question.producer
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.append(verified)
+        elif partition.log.producers.has_open(*question.producer):
             verified(None)
-            return
-        guard = partition.guards[producer.producer_id] = _Guard(producer.epoch)
-        guard.waiting.append(verified)
+        else:
+            self._queues[key] = deque([verified])
+            self._ask(partition, question)
+
+    def _ask(self, partition: Guarded, question: Question) -> None:
+        guard = partition.guards[question.producer.producer_id] = object()
         done = partial(self._answered, partition, question, guard)
         self._put(_Errand(question, partition.name, done))
 
     def _answered(
-        self, partition: Guarded, question: Question, guard: _Guard, code: ErrorCode
+        self, partition: Guarded, question: Question, guard: object, code: ErrorCode
     ) -> None:
-        producer_id = question.producer.producer_id
+        """Tells those who wait, one by one: more may come while they are told."""
+        producer_id, guards = question.producer.producer_id, partition.guards
         error = None
-        if partition.guards.get(producer_id) is guard:
-            del partition.guards[producer_id]
-        elif code is ErrorCode.none:
-            for verified in guard.waiting:
-                self.admit(partition, question, verified)
-            return
         if code is not ErrorCode.none:
             what = f"{partition.name}: not in an open transaction of {question.transactional_id}"
             error = KafkaError(code, what)
-        for verified in guard.waiting:
-            verified(error)
+        elif question.is_adding:
+            partition.log.producers.begins_anew(producer_id)
+        key = partition, question.producer
+        queue = self._queues[key]
+        while queue and (error is not None or guards.get(producer_id) is guard):
+            queue.popleft()(error)
+        if queue:
+            self._ask(partition, question)
+            return
+        del self._queues[key]
+        if guards.get(producer_id) is guard:
+            del guards[producer_id]
 
     # -- asking coordinators
 

@@ -31,7 +31,7 @@ KAFKA_BROKER_DEFAULTS: dict[str, tuple[str, Value]] = {
     "security.inter.broker.protocol": ("string", "PLAINTEXT"),
     "num.network.threads": ("int", 3),
     "num.io.threads": ("int", 8),
-    "socket.send.buffer.bytes": ("int", 102400),
+    "socket.send.buffer.bytes": ("int", -1),  # Kafka: 102400; docs/adr/0008
     "socket.receive.buffer.bytes": ("int", -1),  # Kafka: 102400; docs/adr/0008
     "socket.request.max.bytes": ("int", 104857600),
     "socket.listen.backlog.size": ("int", 50),

@@ -212,7 +212,7 @@ def test_readers_are_taken_past_segments_that_compaction_has_emptied() -> None:
     assert header.record_count == 1
     assert header.base_offset == 18
     partition = partition_of(node)
-    whole = partition.read_as_follower(0, 1 << 20)
+    whole = partition.read_as_follower(0, 1 << 20, set())
     assert whole is not None
     assert (whole.position, whole.size) == (0, HEADER_SIZE), "a follower gets it as it is"
 

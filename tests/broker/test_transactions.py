@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.brokers import SimClient, SimNode, one_batch
+from support.brokers import FETCH, SimClient, SimNode, one_batch
 from support.transactional import (
     ADD_OFFSETS,
     DESCRIBE_TRANSACTIONS,
@@ -93,6 +93,41 @@ def test_many_transactions_are_interleaved_and_each_is_read_whole_or_not(
     expected = {f"{turn}/{number}" for turn in range(3) for number in range(0, 40, 10)}
     found = read_committed(broker, TOPIC)
     assert sorted(found) == sorted(expected | {f"plain {turn}" for turn in range(3)})
+
+
+def test_a_reader_by_topic_id_is_told_the_same_of_aborted_transactions(broker: OneBroker) -> None:
+    """Who reads one partition that way is answered in another way as long as there are none."""
+    topic_id = broker.node.broker.partitions.find(TOPIC, 0).topic_id
+
+    def check() -> int:
+        """How many there are."""
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        answer = broker.client.ask(
+            FETCH,
+            17,
+            max_wait=0,
+            min_bytes=1,
+            isolation_level=1,
+            session_epoch=-1,
+            topics=[{"topic_id": topic_id, "partitions": [partition]}],
+            forgotten_topics_data=[],
+        )
+        row, same = answer.responses[0].partitions[0], fetch_committed(broker.client, TOPIC, 0)
+        assert (row.records, row.last_stable_offset) == (same.records, same.last_stable_offset)
+        told, expected = (
+            [(each.producer_id, each.first_offset) for each in one.aborted_transactions]
+            for one in (row, same)
+        )
+        assert told == expected
+        return len(told)
+
+    producer = broker.producer()
+    for number, commit in enumerate([True, False, True, False]):
+        producer.write(TOPIC, f"{number}")
+        check()
+        producer.end(commit=commit)
+        broker.run_for(100)
+        assert check() == (number + 1) // 2
 
 
 def test_only_what_concerns_a_range_is_told_of_aborted_transactions(broker: OneBroker) -> None:

@@ -53,6 +53,21 @@ def test_deleted_records_are_deleted_on_every_replica_when_that_is_answered(
         assert cluster.held(broker_id, "events").log.log_start_offset == 4, "what is gone is gone"
 
 
+def test_deleted_records_do_not_come_back_when_all_die_at_once(cluster: SimCluster) -> None:
+    """S5, V17: whoever leads next. A follower says where its log starts when that is durable."""
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    client = cluster.client(1)
+    send_delete_records(client, "events", 4, 5_000)
+    assert client.wait().topics[0].partitions[0].low_watermark == 4
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id)
+    for broker_id in (2, 3):
+        cluster.start(broker_id)
+        assert cluster.held(broker_id, "events").log.log_start_offset == 4
+    assert cluster.wait_led("events") in (2, 3)
+
+
 def test_deletion_waits_for_a_live_replica_and_says_so_in_time(cluster: SimCluster) -> None:
     """S5: it times out, and is done later all the same."""
     write(cluster, "events", *map(str, range(10)))

@@ -12,6 +12,7 @@ RECORD = OutputRecord(
     topic="orders",
     partition=2,
     offset=7,
+    leader_epoch=3,
     timestamp=1000,
     timestamp_type="CreateTime",
     key=b"k",
@@ -31,6 +32,7 @@ EVERYTHING = {
         ({"print.key": "true", "key.separator": ":", "line.separator": "|"}, b"k:v|"),
         ({"print.key": "TRUE", "print.value": "false"}, b"k\n"),
         (EVERYTHING, b"CreateTime:1000\tPartition:2\tOffset:7\ta:1,b:null\tk\tv\n"),
+        ({"print.epoch": "true", "print.offset": "true"}, b"Offset:7\tEpoch:3\tv\n"),
         ({"print.headers": "true", "headers.separator": ";", "null.literal": "-"}, b"a:1;b:-\tv\n"),
     ],
 )

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from support.servers import TidelogServer
 from support.wire_client import wait_until
+from tidelog.cli.free_ports import free_ports
 from tidelog.client import apis
 from tidelog.client.client import Client
 
@@ -93,7 +94,10 @@ def test_a_folder_or_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = server.address.rpartition(":")[2]
         same_port = run("--set", f"listeners=PLAINTEXT://127.0.0.1:{port}", folder=tmp_path)
         assert same_port.returncode == 1
-        assert port in same_port.stderr
+        assert same_port.stderr == (
+            f"tidelog: Address already in use: cannot listen on 127.0.0.1:{port}; "
+            "stop what uses it, or set listeners\n"
+        )
         same_folder = run(
             "--set",
             "listeners=PLAINTEXT://127.0.0.1:0",
@@ -106,6 +110,29 @@ def test_a_folder_or_a_port_in_use_is_named(tmp_path: Path) -> None:
         assert "Traceback" not in same_port.stderr + same_folder.stderr
     finally:
         server.close()
+
+
+def test_a_level_there_is_none_of_is_refused(tmp_path: Path) -> None:
+    ended = run("--log-level", "loud", folder=tmp_path)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "tidelog: --log-level loud: must be one of debug, info, warning, error\n"
+    )
+
+
+def test_it_says_which_zookeeper_it_waits_for(tmp_path: Path) -> None:
+    """As long as nobody answers there, nothing else would be said."""
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = (f"zookeeper.connect={nobody}", "listeners=PLAINTEXT://127.0.0.1:0", "broker.id=1")
+    command = [TIDELOG, "server", *(part for one in settings for part in ("--set", one))]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert f"connecting to ZooKeeper at {nobody}" in process.stderr.readline()
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def metric(page: str, name: str) -> float:

@@ -114,6 +114,20 @@ def test_a_configuration_without_a_port_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_a_folder_that_another_has_is_refused(tmp_path: Path) -> None:
+    """Two that write to the same files leave nothing that either could go on from."""
+    first, second = free_ports(2)
+    with running("--port", str(first), "--data", "kept", folder=tmp_path):
+        data = tmp_path / "kept" / "data" / "version-2"
+        before = sorted(data.iterdir())
+        ended = run("--port", str(second), "--data", "kept", folder=tmp_path)
+        assert ended.returncode == 1
+        assert "is in use by another ZooKeeper" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert sorted(data.iterdir()) == before
+        assert f"clientPort={first}\n" in (tmp_path / "kept" / "zoo.cfg").read_text()
+
+
 def test_a_port_that_is_taken_is_refused_by_its_number(tmp_path: Path) -> None:
     port = new_connect().partition("/")[0].rpartition(":")[2]
     ended = run("--port", port, folder=tmp_path)

@@ -2,15 +2,16 @@
 
 Each line that `tell` is given is shown at once, also by a test that passes. The long form is
 
-    pytest tests/cluster/test_random_faults.py --rounds 50 --seed 7 --timeout 0
+    pytest tests/cluster/test_random_faults.py --rounds 50 --timeout 0
 
-which draws faults from the seed, two at a time, over and over.
+which draws faults from a seed, two at a time, over and over.
 """
 
 import fcntl
 import sys
 from collections.abc import Callable, Iterator
 from itertools import count
+from random import SystemRandom
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from support.zookeepers import require_zookeeper
 SMALL_DISK_MEGABYTES = 256
 BROKERS = (1, 2, 3)
 FAILING_BROKER = 3
+SEEDS = 1 << 32
 DISTANCE_S = 0.01
 """Each way: so there is always something under way when a fault strikes. Records that are
 acknowledged before they are replicated would be lost to it."""
@@ -34,7 +36,7 @@ Tell = Callable[[str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=1, help="rounds of random faults")
-    parser.addoption("--seed", type=int, default=1, help="what random faults are drawn from")
+    parser.addoption("--seed", type=int, help="what random faults are drawn from")
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +58,22 @@ def tell(capfd: pytest.CaptureFixture[str]) -> Tell:
             print(f"\n  {line}", file=sys.stderr, end="", flush=True)
 
     return show
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--rounds", default=1))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest, rounds: int, tell: Tell) -> int:
+    """As it was asked for. The long form draws a new one, the short form, by which a change is
+    judged, has always the same. It is told, so that it can be asked for."""
+    given: int | None = request.config.getoption("--seed", default=None)
+    if given is None:
+        given = 1 if rounds == 1 else SystemRandom().randrange(SEEDS)
+    tell(f"drawn with --seed {given}")
+    return given
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,9 @@ It is broker 3's: leaders move away from it, nothing that was acknowledged is lo
 disk is whole again the broker comes back with all its replicas.
 """
 
+import errno
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +19,20 @@ from support.replica_files import stored_batches
 from support.wire_client import WireClient
 from support.workload import now
 from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import TopicPartition
+from tidelog.client.client import Client
+from tidelog.client.elections import elect_leaders
 from tidelog.records.batch import crc_is_good, walk
 
 BROKEN = 3
+LED_BY_BROKEN = [[BROKEN, 1, 2]] * 2
+FAILURES = {
+    "write": errno.EIO,
+    "half a write": errno.ENOSPC,
+    "fsync": errno.EIO,
+    "new names": errno.EROFS,
+}
+HALVES_SECONDS = 1
 
 
 def broken_broker(stage: Stage) -> BrokerProcess:
@@ -30,6 +44,16 @@ def leads_something(cluster: Cluster, topic: str) -> bool:
     return any(cluster.tree.leader(topic, index) == BROKEN for index in indexes)
 
 
+def lead_again(stage: Stage) -> None:
+    """Once it is in sync the broken broker leads where it is preferred."""
+    stage.cluster.wait_in_sync(stage.topic)
+    partitions = [TopicPartition(*key) for key in stage.workload.keys]
+    with Client(stage.cluster.bootstrap) as client:
+        elect_leaders(client, "preferred", partitions)
+    leaders = [stage.cluster.leader_id(*key) for key in stage.workload.keys]
+    assert leaders == [BROKEN] * len(partitions)
+
+
 def start_again(broker: BrokerProcess) -> None:
     """Once its disk works; it may have ended by itself."""
     if broker.is_running:
@@ -37,25 +61,42 @@ def start_again(broker: BrokerProcess) -> None:
     broker.start()
 
 
-@pytest.mark.parametrize("what", ["write", "fsync"])
 def test_a_disk_that_fails_costs_its_broker_the_lead(
-    stage: Stage, failing_disk: FailingDisk | None, what: str
+    make_stage: Callable[..., Stage], failing_disk: FailingDisk | None
 ) -> None:
-    """F10: everything it led is led by others; after the first error nothing more is written."""
+    """F10: everything it led is led by others; after the first error nothing more is written, and
+    of a batch that was written in part nothing is left."""
     if failing_disk is None:
         pytest.skip("there is no gcc to make the shim with")
-    assert leads_something(stage.cluster, stage.topic)
+    stage = make_stage(assignment=LED_BY_BROKEN)
+    for what, number in FAILURES.items():
+        lead_again(stage)
+        try:
+            failing_disk.fail(what, number)
+            at = now()
+            wait_until(lambda: not leads_something(stage.cluster, stage.topic), f"no {what}")
+            stage.back(f"F10 {errno.errorcode[number]} on {what}", at, seconds_max=10)
+        finally:
+            failing_disk.work()
+        start_again(broken_broker(stage))
+    stage.check()
+
+
+def test_a_disk_that_takes_half_of_what_it_is_given_is_given_the_rest(
+    make_stage: Callable[..., Stage], failing_disk: FailingDisk | None
+) -> None:
+    """F10: a short count is not an error."""
+    if failing_disk is None:
+        pytest.skip("there is no gcc to make the shim with")
+    stage = make_stage(assignment=LED_BY_BROKEN)
+    epoch, at = stage.epoch, now()
     try:
-        if what == "write":
-            failing_disk.fail_writes()
-        else:
-            failing_disk.fail_syncs()
-            wait_until(lambda: not leads_something(stage.cluster, stage.topic), "a sync has failed")
-        stage.back(f"F10 EIO on {what}", now(), seconds_max=10)
-        assert not leads_something(stage.cluster, stage.topic)
+        failing_disk.fail("writes that take half")
+        time.sleep(HALVES_SECONDS)
+        stage.paused("F10 each write takes half of what it is given", at, seconds_max=1)
     finally:
         failing_disk.work()
-    start_again(broken_broker(stage))
+    assert (stage.leader, stage.epoch) == (broken_broker(stage), epoch)
     stage.check()
 
 

@@ -4,13 +4,15 @@ import json
 
 from typer.testing import CliRunner
 
-from support.cluster_processes import Cluster, wait_until
+from support.cluster_processes import ZOOKEEPER, Cluster, wait_until
+from support.link_proxy import Rule
 from support.plain_clients import acknowledge, read
 from tidelog.cli.main import app
 
 VALUES = [f"{number} " * 500 for number in range(400)]
 SLOW, QUICK = "20000", "50000000"
 """Bytes a second: the first takes half a minute, which is nobody's to wait for."""
+LATE_S = 0.7
 
 
 def test_replicas_are_moved_by_command(cluster: Cluster, topic: str) -> None:
@@ -39,6 +41,8 @@ def test_replicas_are_moved_by_command(cluster: Cluster, topic: str) -> None:
     wait_for_throttles(cluster, topic, 0)
     assert reassign(cluster, "list") == "No partition reassignments found.\n"
 
+    cancel_before_it_is_heard_of(cluster, topic, [*limited, SLOW])
+
     reassign(cluster, *limited, QUICK)
     assert reassign(cluster, "verify", f"{topic}:0", "--wait").splitlines() == [
         "Status of partition reassignment:",
@@ -50,6 +54,18 @@ def test_replicas_are_moved_by_command(cluster: Cluster, topic: str) -> None:
     assert cluster.tree.replicas(topic)[0] == [3, 2]
     assert read(cluster.bootstrap, topic) == VALUES
     elect_the_preferred(cluster, topic)
+
+
+def cancel_before_it_is_heard_of(cluster: Cluster, topic: str, execute: list[str]) -> None:
+    """Who is asked does not know yet that there is a limit, and it goes all the same."""
+    controller = cluster.controller()
+    late = next(broker for broker in cluster.brokers.values() if broker is not controller)
+    cluster.links.rule(ZOOKEEPER, late.name, Rule(delay_s=LATE_S))
+    reassign(cluster, *execute)
+    assert limits_in_tree(cluster, topic)
+    run_at(late.address, "reassign", "cancel", topic)
+    assert limits_in_tree(cluster, topic) == []
+    cluster.links.heal()
 
 
 def elect_the_preferred(cluster: Cluster, topic: str) -> None:
@@ -71,7 +87,11 @@ def reassign(cluster: Cluster, *arguments: str) -> str:
 
 
 def run(cluster: Cluster, *arguments: str) -> str:
-    where = ("--bootstrap-server", cluster.bootstrap)
+    return run_at(cluster.bootstrap, *arguments)
+
+
+def run_at(address: str, *arguments: str) -> str:
+    where = ("--bootstrap-server", address)
     ended = CliRunner().invoke(app, [*arguments, *where], prog_name="tidelog")
     assert (ended.exit_code, ended.stderr) == (0, ""), ended.output
     return ended.stdout
@@ -80,6 +100,12 @@ def run(cluster: Cluster, *arguments: str) -> str:
 def wait_for_throttles(cluster: Cluster, topic: str, count: int) -> None:
     """Any broker may be asked, and hears of a change a moment later."""
     wait_until(lambda: set(throttles(cluster, topic).values()) == {count}, f"{count} settings each")
+
+
+def limits_in_tree(cluster: Cluster, topic: str) -> list[str]:
+    places = [f"topics/{topic}", *(f"brokers/{broker_id}" for broker_id in cluster.brokers)]
+    found = [cluster.tree.get(f"/config/{place}").get("config", {}) for place in places]
+    return [name for settings in found for name in settings if "replication.throttled" in name]
 
 
 def throttles(cluster: Cluster, topic: str) -> dict[str, int]:

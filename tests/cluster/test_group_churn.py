@@ -6,7 +6,7 @@ Afterwards somebody has read each record, and the journal says that no partition
 in one generation, that no commit went back, and that none was lost which was acknowledged. The
 long form draws more of it from a seed:
 
-    pytest tests/cluster/test_group_churn.py --rounds 10 --seed 7 --timeout 0
+    pytest tests/cluster/test_group_churn.py --rounds 10 --timeout 0
 """
 
 import os
@@ -139,7 +139,7 @@ def stage(cluster: Cluster, topic: str, tmp_path: Path, tell: Tell) -> Iterator[
 
 
 def test_nothing_is_skipped_and_no_commit_goes_back_whatever_members_and_coordinators_do(
-    stage: Stage, request: pytest.FixtureRequest
+    stage: Stage, seed: int, rounds: int
 ) -> None:
     stage.each(Churn.join, "a member joins")
     stage.each(Churn.crash, "a member is killed")
@@ -153,8 +153,8 @@ def test_nothing_is_skipped_and_no_commit_goes_back_whatever_members_and_coordin
     stage.each(Churn.join, "a member joins")
     stage.cluster.heal()
     stage.settle()
-    draw = Random(request.config.getoption("--seed"))
-    for _ in range(1, request.config.getoption("--rounds")):
+    draw = Random(seed)
+    for _ in range(1, rounds):
         stage.play(draw)
     stage.lose_coordinator(stage.groups[1], BrokerProcess.pause)
     stage.each(Churn.resume, "the one that stopped goes on")

@@ -1,4 +1,5 @@
-"""Brokers that are not who they say, or whose data is somebody else's, do not start (F15)."""
+"""Brokers that are not who they say, or whose data is somebody else's, do not start (F15); nor do
+those who cannot read whose it is (F12)."""
 
 import shutil
 from pathlib import Path
@@ -28,12 +29,15 @@ def refusals(cluster: Cluster, registered: list[dict[str, object]]) -> dict[str,
     copied_properties(cluster.brokers[2], stranger)
     foreigner = cluster.new_broker(STRANGER, SETTINGS, "foreigner")
     make_foreign(copied_properties(cluster.brokers[2], foreigner))
+    illegible = cluster.new_broker(STRANGER, SETTINGS, "illegible")
+    cut_in_half(copied_properties(cluster.brokers[2], illegible))
     lodger = cluster.new_broker(2, SETTINGS, "lodger")
     lodger.settings["log.dirs"] = str(cluster.brokers[2].log_dir)
     all_of_them = {
         "impostor": impostor,
         "stranger": stranger,
         "foreigner": foreigner,
+        "illegible": illegible,
         "lodger": lodger,
     }
     for broker in all_of_them.values():
@@ -63,6 +67,11 @@ def make_foreign(path: Path) -> None:
     path.write_text("".join(f"{name}={others.get(name, value)}\n" for name, value in pairs))
 
 
+def cut_in_half(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
 def test_a_second_broker_with_the_same_number_does_not_start(refusals: dict[str, str]) -> None:
     """It waits first, in case that the other one is its own past."""
     assert "broker.id" in refusals["impostor"] or "broker 1" in refusals["impostor"]
@@ -74,6 +83,13 @@ def test_a_broker_does_not_start_with_the_data_of_another(refusals: dict[str, st
 
 def test_a_broker_does_not_start_with_the_data_of_another_cluster(refusals: dict[str, str]) -> None:
     assert UNKNOWN_CLUSTER in refusals["foreigner"]
+
+
+def test_a_broker_does_not_start_with_data_that_does_not_say_whose_it_is(
+    refusals: dict[str, str],
+) -> None:
+    """F12: it is not taken for a new one, and what is there is left as it is."""
+    assert "illegible/logs/meta.properties" in refusals["illegible"]
 
 
 def test_two_processes_do_not_share_a_log_dir(cluster: Cluster, refusals: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ With min ISR 2 one machine may lose what it had not synced, again and again, and
 acknowledged is lost. When all lose it at once the cluster comes back all the same, with replicas
 that agree (D10). The long form is
 
-    pytest tests/cluster/test_power_losses.py --rounds 20 --seed 7 --timeout 0
+    pytest tests/cluster/test_power_losses.py --rounds 20 --timeout 0
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,8 @@ from support.workload import Workload, now
 
 
 @pytest.fixture
-def draws(request: pytest.FixtureRequest) -> Random:
-    return Random(request.config.getoption("--seed"))
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    return int(request.config.getoption("--rounds"))
+def draws(seed: int) -> Random:
+    return Random(seed)
 
 
 @pytest.fixture

@@ -5,13 +5,11 @@ Five requests are under way at any time. No record is there twice, none is out o
 lost. Fifty thousand of them are written with the other tests. The long form goes on with faults
 drawn from the seed, fifty thousand records in each round, and with this a million:
 
-    pytest tests/cluster/test_retry_faults.py --rounds 20 --seed 7 --timeout 0
+    pytest tests/cluster/test_retry_faults.py --rounds 20 --timeout 0
 """
 
 from collections.abc import Callable
 from random import Random
-
-import pytest
 
 from support.cluster_processes import ZOOKEEPER, BrokerProcess, Cluster, wait_until
 from support.numbering import Numbering
@@ -47,10 +45,8 @@ ALL: tuple[Fault, ...] = (kill, kill, stop, cut_off, pause)
 
 
 def test_records_that_are_sent_again_are_there_once_and_in_order(
-    cluster: Cluster, topic: str, tell: Tell, request: pytest.FixtureRequest
+    cluster: Cluster, topic: str, tell: Tell, seed: int, rounds: int
 ) -> None:
-    seed = request.config.getoption("--seed", default=1)
-    rounds = request.config.getoption("--rounds", default=1)
     random = Random(seed)
     faults = [*EACH, *random.choices(ALL, k=(rounds - 1) * len(EACH))]
     cluster.create(topic, PARTITIONS)

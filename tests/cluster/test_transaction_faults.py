@@ -4,7 +4,7 @@
 Who reads committed records sees each input's output once, aborted ones never, and waits for a dead
 transaction no longer than its timeout. The long form goes on with faults drawn from the seed:
 
-    pytest tests/cluster/test_transaction_faults.py --rounds 20 --seed 7 --timeout 0
+    pytest tests/cluster/test_transaction_faults.py --rounds 20 --timeout 0
 """
 
 import time
@@ -103,10 +103,8 @@ def do(cluster: Cluster, broker: BrokerProcess, way: str) -> None:
 
 
 def test_each_input_comes_out_once_whatever_dies(
-    cluster: Cluster, topic: str, tmp_path: Path, tell: Tell, request: pytest.FixtureRequest
+    cluster: Cluster, topic: str, tmp_path: Path, tell: Tell, seed: int, rounds: int
 ) -> None:
-    seed = request.config.getoption("--seed", default=1)
-    rounds = request.config.getoption("--rounds", default=1)
     random = Random(seed)
     more = [drawn(random) for _ in range((rounds - 1) * len(EACH))]
     carrying = Carrying(cluster, topic, tmp_path)

@@ -1,11 +1,16 @@
 """A broker enters the cluster: base nodes, ids, registration, controller, what it finds: T4, D9."""
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
+from support.coordinated import RealZooKeeper
 from support.members import Cluster
+from support.zookeepers import new_connect
 from tidelog.base.coordination import CoordinationError
 from tidelog.base.errors import BadValue
 from tidelog.cluster.image import BrokerInfo, TopicInfo
+from tidelog.cluster.registration import Failure, Preparation, Prepared
 from tidelog.cluster.requests import NewTopic
 from tidelog.cluster.znodes import (
     Assignment,
@@ -15,6 +20,7 @@ from tidelog.cluster.znodes import (
     encode_topic,
     id_bytes,
 )
+from tidelog.world.real.entropy import RealEntropy
 from tidelog.world.sim.coordination import CoordinationFaults
 
 KAFKA_PATHS = [
@@ -60,6 +66,31 @@ def test_base_nodes_that_are_missing_are_made_and_the_others_left_alone() -> Non
     assert cluster.paths()[1:] == sorted([*KAFKA_PATHS, "/brokers/ids/1"])
     assert cluster.ensemble.tree.get("/config/users").stat == before
     assert second.metadata.cluster_id == first.metadata.cluster_id
+
+
+def test_a_start_does_not_need_to_read_the_root() -> None:
+    """There may be others below it, and an administrator who lets nobody look. Real ZooKeeper."""
+    connect = new_connect()
+    place = RealZooKeeper(connect)
+    try:
+        first = prepared(place)
+        host, _, root = connect.partition("/")
+        client = KazooClient(host)
+        client.start()
+        client.set_acls(f"/{root}", [make_digest_acl("somebody", "else", all=True)])
+        client.stop()
+        client.close()
+        assert prepared(place) == first
+    finally:
+        place.release()
+
+
+def prepared(place: RealZooKeeper) -> Prepared:
+    found: list[Prepared | Failure] = []
+    Preparation(place.coordination, RealEntropy(), 1, 1000).start(None, found.append)
+    place.wait(lambda: bool(found))
+    assert isinstance(found[0], Prepared), found
+    return found[0]
 
 
 def test_a_broker_registers_with_an_ephemeral_node_whose_zxid_is_its_epoch() -> None:

@@ -91,6 +91,11 @@ def test_what_is_no_regular_expression_of_re2_is_refused(pattern: str) -> None:
         check_pattern(pattern, 1000)
 
 
+def test_what_is_wrong_with_an_expression_is_said_as_text() -> None:
+    with pytest.raises(KafkaError, match=r"^[^:]*: 't\[12' is no regular expression: missing \]"):
+        check_pattern("t[12", 1000)
+
+
 def test_an_expression_that_no_key_of_a_record_could_hold_is_refused() -> None:
     stage = consumer_stage()
     assert Consumer(stage, "a", pattern="a" * 32_768).join().code is (

@@ -58,6 +58,7 @@ def test_an_id_that_no_topic_has_is_told_so() -> None:
     (unknown,) = ask_for(AdminNode(), (None, bytes([5] * 16))).responses
     assert (unknown.name, unknown.error_code) == (None, ErrorCode.unknown_topic_id)
     assert unknown.topic_id.bytes == bytes([5] * 16)
+    assert unknown.error_message == "no topic has the id BQUFBQUFBQUFBQUFBQUFBQ"
 
 
 def test_a_topic_is_named_one_way() -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from tidelog.log import snapshots
 from tidelog.log.dump import DumpOptions, Problem, dump
 from tidelog.log.dump_walk import LogWalk
+from tidelog.log.producers import Producers
 from tidelog.records.reference import Record, read_records
 from tidelog.world.real.disk import RealDisk
 
@@ -212,3 +214,16 @@ def test_small_files_of_a_log_dir_are_dumped() -> None:
     assert "leaderEpoch: 0 startOffset: 0" in lines
     assert [line for line in lines if re.fullmatch(r"clean shutdown version: 0 broker.*\d", line)]
     assert [line for line in lines if re.fullmatch(r"version: 0 topicId: [\w-]{22} hex: .*", line)]
+
+
+def test_a_producer_without_a_batch_is_a_line_as_kafka_prints_it(tmp_path: Path) -> None:
+    """As a marker leaves it that has raised its epoch; nothing follows, not even a space."""
+    producers = Producers()
+    producers.end_transaction(7, 3, (11, 2, False), 1_700)
+    path = tmp_path / "00000000000000000012.snapshot"
+    path.write_bytes(snapshots.encode(producers))
+    assert list(dump(RealDisk(), str(path), DumpOptions())) == [
+        f"Dumping {path}",
+        "producerId: 7 producerEpoch: 3 coordinatorEpoch: 2 "
+        "currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 1700",
+    ]

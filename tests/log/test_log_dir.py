@@ -4,6 +4,7 @@
 import errno
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from tidelog.log.checkpoints import (
     parse_offsets,
 )
 from tidelog.log.log_dir import BOOT_ID, LogDir
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_records
+from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.sim.disk import Crashed, SimDisk
@@ -99,6 +102,65 @@ def test_checkpoints_keep_what_is_said_of_replicas_that_are_not_open() -> None:
     for name in FOUR:
         data = world.disk.view()[f"/data/{name}"]
         assert parse_offsets(name, data)[TopicPartition("silent", 7)] == 42, name
+
+
+def cut_and_filled_again(world: Simulated, cut: Callable[[PartitionLog, int, int], None]) -> None:
+    """As a follower of a leader that was elected uncleanly: other records take the offsets of those
+    that were committed, and are not committed yet."""
+    world.log.flush(NOW)
+    world.log_dir.high_watermarks[PARTITION] = 20
+    world.log_dir.checkpoint()
+    cut(world.log, 6, NOW)
+    for _ in range(9):
+        world.log.append_as_leader(batch(2), 1, NOW)
+
+
+@pytest.mark.parametrize("cut", [truncate_suffix, restart_at])
+@pytest.mark.parametrize("restart", ["kill", "lose_power"])
+def test_what_replaces_committed_records_is_not_taken_for_committed_after_a_crash(
+    cut: Callable[[PartitionLog, int, int], None], restart: str
+) -> None:
+    """V7, V8: the last checkpoint may be of before the cut."""
+    world = filled()
+    cut_and_filled_again(world, cut)
+    log = getattr(world, restart)()
+    assert log.log_end_offset == (24 if restart == "kill" else 6)
+    assert world.log_dir.high_watermarks[PARTITION] == 6
+
+
+def test_saved_watermark_is_lowered_before_a_cut_at_whichever_disk_operation_it_dies() -> None:
+    """V7: it is durable before anything is gone."""
+    number = 0
+    while True:
+        world = filled()
+        world.log.flush(NOW)
+        world.log_dir.high_watermarks[PARTITION] = 20
+        world.log_dir.checkpoint()
+        world.disk.crash_at(number, "before")
+        try:
+            truncate_suffix(world.log, 6, NOW)
+            break
+        except Crashed:
+            log = world.lose_power("none")
+            is_cut = log.log_end_offset < 20
+            assert world.log_dir.high_watermarks[PARTITION] <= (6 if is_cut else 20)
+            number += 1
+    assert number > 5
+
+
+def test_saved_watermark_is_lowered_where_a_log_has_lost_its_end() -> None:
+    """V7, V8: what comes in its place may be another leader's, and this process may die too."""
+    world = filled(3)
+    world.log.flush(NOW)
+    for _ in range(9):
+        world.log.append_as_leader(batch(2), 0, NOW)
+    world.log_dir.high_watermarks[PARTITION] = 20
+    world.log_dir.checkpoint()
+    assert world.lose_power("all").log_end_offset == 6
+    for _ in range(9):
+        world.log.append_as_leader(batch(2), 1, NOW)
+    assert world.kill().log_end_offset == 24
+    assert world.log_dir.high_watermarks[PARTITION] == 6
 
 
 @pytest.mark.parametrize("name", FOUR)

@@ -18,12 +18,15 @@ from support.logs import (
 )
 from support.stopped import FOLDER, SETTINGS, aborted, filled, flushed, open_dir, path, stop, stops
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
-from tidelog.log.checkpoints import LEADER_EPOCHS, parse_epochs
+from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, parse_epochs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.truncation import restart_at
+from tidelog.records.batch import walk
 from tidelog.world.sim.disk import Crashed
 
 EPOCHS_FILE = f"{FOLDER}/{LEADER_EPOCHS}"
+EPOCH_POSITION = 15
+"""Of the last byte of it in a batch."""
 
 
 # -- indexes
@@ -109,6 +112,46 @@ def test_lost_or_damaged_epoch_checkpoint_is_made_again_from_the_batches(
     log = open_dir(disk).logs[PARTITION]
     assert log.epochs.entries == entries
     assert check_everything(log) == before
+
+
+@stops
+def test_any_changed_digit_in_an_epoch_checkpoint_is_noticed(how: str) -> None:
+    """L1, F12: it is still a checkpoint, but not what the batches say."""
+    world = flushed()
+    entries = world.log.epochs.entries
+    disk = stop(world, how)
+    data = disk.view()[EPOCHS_FILE]
+    wrong = 0
+    for position in range(data.index(b"\n", 2) + 1, len(data)):
+        for digit in b"0123456789" if data[position] != ord("\n") else b"":
+            twin = disk.fork()
+            twin.open(EPOCHS_FILE, "write").pwrite(bytes([digit]), position)
+            wrong += twin.view()[EPOCHS_FILE] != data
+            assert open_dir(twin).logs[PARTITION].epochs.entries == entries
+    assert wrong > 20
+
+
+@pytest.mark.parametrize("where", [0, 1, -1])
+def test_an_epoch_that_has_rotted_in_a_batch_does_not_spoil_what_is_known(where: int) -> None:
+    """F12: it lies outside the CRC; the next batch gives it away."""
+    world = flushed()
+    entries = world.log.epochs.entries
+    name, start = path(world.log, 0, ".log"), entries[where][1]
+    disk = stop(world, "stop")
+    data = disk.view()[name]
+    found = {header.base_offset: position for position, header in walk(data)}
+    disk.flip_bit(name, found[max(base for base in found if base <= start)] + EPOCH_POSITION, 6)
+    assert open_dir(disk).logs[PARTITION].epochs.entries == entries
+
+
+def test_epochs_are_known_when_recovery_points_are_lost_with_them() -> None:
+    """L1, F12: a clean stop leaves nothing to be checked, but epochs are needed all the same."""
+    world = flushed()
+    entries = world.log.epochs.entries
+    disk = stop(world, "stop")
+    disk.remove(EPOCHS_FILE)
+    disk.remove(f"/data/{RECOVERY_POINTS}")
+    assert open_dir(disk).logs[PARTITION].epochs.entries == entries
 
 
 @stops

@@ -9,7 +9,7 @@ from support.counting import CountingDisk
 from support.logs import IDENTITY, NOW, PARTITION, Simulated, batch, contents
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.log_settings import LogSettings
-from tidelog.log import files
+from tidelog.log import files, segment
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
@@ -62,6 +62,47 @@ def test_lookup_that_was_made_before_reads_nothing() -> None:
     disk.reads.clear()
     assert [log.read(offset, 1, end) for offset in offsets] == first
     assert disk.reads == []
+
+
+def test_lookup_of_what_was_appended_to_the_active_segment_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not only of its latest batches, where each is larger than what is between two entries."""
+    monkeypatch.setattr(segment, "TAIL_BATCHES", 4)
+    world = Simulated(LogSettings())
+    disk = CountingDisk(world.disk)
+    log_dir = LogDir("/counted", disk, world.clock)
+    log_dir.open(IDENTITY, lambda _: LogSettings())
+    log = log_dir.create_log(PARTITION, LogSettings())
+    fill(log, 60)
+    disk.reads.clear()
+    # The first batch has no entry, so what is behind it is not known.
+    found = [log.read(offset, 1, log.log_end_offset) for offset in range(6, log.log_end_offset)]
+    assert disk.reads == []
+    assert [piece.position for piece in found[::3]] == sorted({piece.position for piece in found})
+    check_answers(log)
+
+
+def test_batches_where_others_were_cut_off_are_not_taken_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Small ones come where a large one was, and then one that begins where that had ended."""
+    monkeypatch.setattr(segment, "TAIL_BATCHES", 4)
+    world = Simulated(LogSettings())
+    fill(world.log, 12, size=2000)
+    ends = [item.header.next_offset for item in contents(world.log)]
+    cut = world.log.read(ends[8], 1, world.log.log_end_offset)
+    truncate_suffix(world.log, ends[8], NOW)
+    small = batch(1, value=bytes(cut.size // 2))
+    spare = len(small) - cut.size // 2
+    world.log.append_as_leader(batch(1, value=bytes(cut.size // 2 - spare)), 0, NOW)
+    left = cut.size - world.log.segments.active.size + cut.position
+    last = batch(1, value=bytes(left - spare))
+    world.log.append_as_leader(last, 0, NOW)
+    assert world.log.segments.active.size == cut.position + cut.size
+    fill(world.log, 20, size=2000)
+    check_answers(world.log)
+    check_answers(world.stop_and_start())
 
 
 def test_truncation_into_a_closed_segment_forgets_what_was_there() -> None:

@@ -16,7 +16,7 @@ from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
 from support.new_topics import NewTopicMaker
 from support.servers import Server, new_server
 from support.zookeepers import require_zookeeper
-from tidelog.cli.spark_session import worker_python
+from tidelog.spark.worker_python import worker_python
 
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that is not long at work: it took half the processor time with these."""

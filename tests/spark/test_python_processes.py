@@ -14,7 +14,9 @@ from confluent_kafka import Producer
 
 from support.new_topics import NewTopicMaker
 from support.servers import ROOT, Server
+from tidelog.base.errors import BadValue
 from tidelog.cli.connect_server import spark_home
+from tidelog.spark.worker_python import use_this_python
 
 CONNECTS = "tidelog.client.client"
 READS = "tidelog.spark.reading"
@@ -137,3 +139,34 @@ def test_spark_s_python_processes_import_pyspark_as_it_is_installed(spark: Any) 
     assert Path(os.environ["PYSPARK_PYTHON"]).read_text() == SCRIPT.read_text()
     found = spark.sparkContext.parallelize([0], 1).map(where).collect()
     assert found == [str(spark_home() / "__init__.py")]
+
+
+def chosen(script: str, **environment: str) -> str:
+    """What Spark is told to start by a program that has run this."""
+    told = f"from pyspark_tidelog import use_this_python\n{script}\nimport os\n"
+    command = [sys.executable, "-c", f"{told}print(os.environ.get('PYSPARK_PYTHON'))"]
+    given = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    done = subprocess.run(
+        command, env=given | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_program_says_in_a_line_that_spark_is_to_use_its_python() -> None:
+    """P1: what was set for it stays, and importing alone sets nothing."""
+    script = str(Path(sys.executable).with_name(SCRIPT.name))
+    assert chosen("use_this_python()") == script
+    assert chosen("use_this_python(); use_this_python()") == script
+    assert chosen("use_this_python()", PYSPARK_PYTHON="/opt/other") == "/opt/other"
+    assert chosen("") == "None"
+
+
+def test_once_spark_runs_it_is_too_late_to_choose_a_python(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark is not None
+    use_this_python()
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    with pytest.raises(BadValue, match=r"too late: Spark runs already; .* set PYSPARK_PYTHON"):
+        use_this_python()
+    assert "PYSPARK_PYTHON" not in os.environ

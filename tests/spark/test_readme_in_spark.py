@@ -23,11 +23,10 @@ def test_the_readme_shows_what_its_example_prints(
     spark: Any, log_server: Server, new_topic: NewTopicMaker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert spark is not None, "the example gets the session that there is"
-    told = re.search(
-        r"export PYSPARK_PYTHON=\$PWD/\.venv/bin/(\S+)\n", README[: README.index(CODE)]
-    )
-    assert told is not None, "what the session was set up with is told before it is used"
+    told = re.search(r"export PYSPARK_PYTHON=\$PWD/\.venv/bin/([\w-]+)`", README)
+    assert told is not None, "what the session was set up with is told"
     assert Path(os.environ["PYSPARK_PYTHON"]).name == told[1]
+    assert 0 <= CODE.find("use_this_python()\n") < CODE.index("getOrCreate"), "or set up by this"
     new_topic.again("orders", 3)
     producer = Producer({"bootstrap.servers": log_server.address})
     for number in range(6):

@@ -26,8 +26,8 @@ from support.held_query import FAILURES, FINISH
 from support.held_source import FOLDER, PLANNING, notes_in
 from support.servers import ROOT
 from support.topic_rows import Row, rows_of
-from tidelog.cli.spark_session import worker_python
 from tidelog.spark.offsets import Planned, each_partition, read_offset
+from tidelog.spark.worker_python import worker_python
 
 SECONDS_MAX: Final = 240.0
 

@@ -16,8 +16,11 @@ from tidelog.trials.oracle import Oracle
 
 class Watched(Machines):
     def __init__(self, replicas: str = "ABC", min_isr: int = 1) -> None:
-        self.oracle = Oracle(0, min_isr, self)
+        self.oracle = self._oracle(min_isr)
         super().__init__(replicas, min_isr)
+
+    def _oracle(self, min_isr: int) -> Oracle:
+        return Oracle(0, min_isr, self)
 
     def live_epoch(self, broker_id: int) -> int | None:
         return self.live.get(broker_id)
@@ -57,6 +60,8 @@ class Watched(Machines):
         verdict = super().take(name, ask, answer)
         if verdict in (Verdict.truncate, Verdict.restart):
             self.oracle.cut(number(name), self[name].log.log_end_offset)
+        elif verdict is Verdict.append:
+            self.oracle.matched(number(name))
         else:
             self.oracle.touched(number(name))
         return verdict
@@ -70,7 +75,7 @@ class Watched(Machines):
         copy = self[leader]
         offset = copy.log.offset_of[value]
         assert offset < copy.replica.high_watermark, f"m{value} is not committed"
-        self.oracle.acked(offset, value, self.oracle.known_end)
+        self.oracle.acked(offset, value, self.oracle.known_end, copy.replica.leader_epoch)
 
     def write_isr(self, name: str) -> Sequence[int]:
         isr = self.proposal(name)

@@ -348,6 +348,22 @@ def test_from_version_2_on_an_empty_transaction_can_be_aborted(stage: Transactio
     assert stage.end(raised(producer), commit=False, version=2) == raised(producer, 2)
 
 
+@pytest.mark.parametrize("epoch", [0, 32766])
+def test_who_ends_the_next_transaction_while_the_last_one_ends_is_to_come_again(
+    stage: TransactionStage, epoch: int
+) -> None:
+    """It was told who it is before the markers of the last one were written, and is nobody's
+    zombie; also if its id is another one by then."""
+    producer = _exhaust(stage, epoch) if epoch else stage.began()
+    stage.add(producer, version=2)
+    after = Producer(1002, 0) if epoch else raised(producer)
+    assert stage.end(producer, version=2) == after
+    for commit in (False, True):
+        assert stage.end(after, commit=commit, version=2) == "concurrent_transactions"
+    stage.markers.written()
+    assert stage.end(after, commit=False, version=2) == raised(after)
+
+
 def test_the_last_epoch_is_given_to_nobody(stage: TransactionStage) -> None:
     """It shuts out; a producer that was shut out by it begins anew under another id."""
     last = _exhaust(stage, 32766)

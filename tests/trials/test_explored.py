@@ -1,14 +1,16 @@
 """Histories of the cluster's cores from fresh seeds, with every invariant checked after each step
-(V1-V15, V17, V20, S5) and convergence at the end (H1-H6, H8, T3); and that a seed means the same
-everywhere (V21).
+(V1-V15, V17, V20, E3, S5) and convergence at the end (H1-H6, H8, T3); and that a seed means the
+same everywhere (V21).
 """
 
 import os
 import subprocess
 import sys
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -19,8 +21,18 @@ from tidelog.trials.history import run_history
 from tidelog.trials.options import FAULT_KINDS, FAULTS_MIN, OPERATIONS_MIN, draw_options
 from tidelog.trials.violation import Violation
 
-CHUNKS = 20
-HISTORIES_EACH = 100
+CHUNKS = 10
+HISTORIES_EACH = 200
+
+SETS_DIE: dict[str, Any] = {
+    "members": 0,
+    "transactors": 0,
+    "recreate_gap_ms": 0,
+    "min_isr": 2,
+    "replication_factor": 3,
+    "session_timeout_ms": 200,
+    "fault_kinds": ("set of a partition crashes", "isolation"),
+}
 
 HASHES = """
 import hashlib, sys
@@ -46,6 +58,8 @@ def test_nothing_is_violated_in_histories_from_fresh_seeds(chunk: int) -> None:
         "expands": counts.expands,
         "power losses": counts.power_losses,
         "leaderless recoveries": counts.recoveries,
+        "unclean elections": counts.unclean_elections,
+        "topics made again": counts.topics_made_again,
         "reassignments finished": counts.reassignments_finished,
         "reassignments cancelled": counts.reassignments_cancelled,
         "log starts moved": counts.log_starts_moved,
@@ -60,6 +74,16 @@ def test_nothing_is_violated_in_histories_from_fresh_seeds(chunk: int) -> None:
         "transactions fenced": counts.transactions_fenced,
     }
     assert [what for what, count in happened.items() if count == 0] == []
+
+
+def test_unclean_elections_lose_acknowledged_records_and_nothing_else() -> None:
+    """E3: by setting and by hand, where whole in-sync sets die again and again."""
+    for kind in ("setting", "asked"):
+        drawn = replace(draw_options(Random(9)), **SETS_DIE, unclean=kind)
+        counts, failure = explore(range(12), drawn)
+        assert failure is None, str(failure)
+        assert counts.unclean_elections > 0
+        assert counts.records_given_up > 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -81,6 +105,10 @@ def test_every_kind_of_fault_and_size_is_drawn() -> None:
     assert {options.members for options in drawn} == {0, 2, 3}
     assert {options.move_gap_ms for options in drawn} == {0, 100, 300}
     assert {options.delete_gap_ms for options in drawn} == {0, 100, 300}
+    assert {options.recreate_gap_ms for options in drawn} == {0, 200, 500}
+    assert {options.unclean for options in drawn} == {"never", "setting", "asked"}
+    internal = [options for options in drawn if options.members or options.transactors]
+    assert {(options.unclean, options.recreate_gap_ms) for options in internal} == {("never", 0)}
     transactional = [options for options in drawn if options.transactors]
     assert {options.newer_transactions for options in transactional} == {True, False}
     assert all(options.newer_transactions for options in drawn if options.late_requests)

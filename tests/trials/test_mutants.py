@@ -13,8 +13,11 @@ from support import cluster_mutants as cluster
 from support import group_mutants as groups
 from support import move_mutants as moves
 from support import replication_mutants as machine
+from support import session_mutants as sessions
 from support import start_mutants as starts
+from support import topic_mutants as topics
 from support import transaction_mutants as transactions
+from support import unclean_mutants as unclean
 from support.watched import Watched, number
 from tidelog.replication.isr import PendingShrink
 from tidelog.trials.exploring import explore
@@ -46,6 +49,8 @@ FOCUSED = replace(
     guarded=False,
     move_gap_ms=0,
     delete_gap_ms=0,
+    unclean="never",
+    recreate_gap_ms=0,
 )
 
 
@@ -74,6 +79,14 @@ FOCUSED = replace(
         pytest.param(starts.forget_epochs_before_the_start_is_saved, ("V6",), id="V17-epochs"),
         pytest.param(starts.stay_below_the_start, ("H3",), id="X23-behind"),
         pytest.param(starts.ask_nobody_where_it_starts, ("S5",), id="S5-replicas"),
+        pytest.param(topics.tell_nobody_that_it_is_gone, ("H3",), id="T6-told"),
+        pytest.param(topics.forget_deletions_under_way, ("H1",), id="T6-marked"),
+        pytest.param(topics.give_the_same_id_again, ("H3",), id="T6-ids"),
+        pytest.param(sessions.register_once, ("H3",), id="X22-registered"),
+        pytest.param(unclean.allow_it_everywhere, ("E3", "V3"), id="E3-setting"),
+        pytest.param(unclean.keep_the_others_in_the_set, ("V3",), id="E3-alone"),
+        pytest.param(unclean.keep_the_others_eligible, ("V3",), id="E3-eligible"),
+        pytest.param(unclean.go_on_in_the_same_epoch, ("V2", "V3"), id="E3-epoch"),
         pytest.param(groups.answer_before_it_is_committed, ("V15",), id="V15-answered-early"),
         pytest.param(groups.take_commits_of_any_generation, ("V15",), id="V15-generations"),
         pytest.param(transactions.forget_the_marker_of_a_partition, ("H8",), id="V14-no-marker"),
@@ -154,6 +167,45 @@ def test_explorer_finds_the_missing_rule(
                 "delete_gap_ms": 40,
             },
             id="X23-deleted",
+        ),
+        pytest.param(
+            sessions.leave_the_watch_behind,
+            "H3",
+            ("session expiry", "controller deposed"),
+            {},
+            id="X22-watch",
+        ),
+        pytest.param(
+            sessions.stay_in_office,
+            "H3",
+            ("session expiry", "controller deposed"),
+            {},
+            id="X22-office",
+        ),
+        pytest.param(
+            topics.write_the_set_of_any_topic_of_that_name,
+            "V5",
+            (*2 * ("broken connections",), "slow link", "isolation", "pause"),
+            {
+                "recreate_gap_ms": 100,
+                "late_requests": 0.9,
+                "fault_gap_ms": 60,
+                "session_timeout_ms": 3_000,
+            },
+            id="T6-set",
+        ),
+        pytest.param(
+            unclean.do_not_wait_for_members_of_the_set,
+            "E3",
+            ("isolation", "process crash", "clean restart"),
+            {
+                "session_timeout_ms": 200,
+                "lag_ms_max": 200,
+                "down_ms_max": 1_500,
+                "guarded": True,
+                "unclean": "setting",
+            },
+            id="E3-candidates",
         ),
         pytest.param(
             moves.forget_wishes_of_the_deposed,

@@ -34,6 +34,8 @@ CALM = replace(
     min_isr=1,
     members=0,
     transactors=1,
+    unclean="never",
+    recreate_gap_ms=0,
     delay_ms_max=2,
     request_timeout_ms=2_000,
     # Longer than what a script waits for: no fetch is answered for its time alone.

@@ -1,13 +1,15 @@
 """`tidelog configs`: show and change the settings of topics and brokers, in words or Kafka's
 flags."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.properties import parse_properties
+from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.config_target import Flags, Target, parse_config_list, target_of_words
 from tidelog.cli.config_view import own_configs, show_configs
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, ActionFirst, Bootstrap, split_assignments
@@ -15,7 +17,18 @@ from tidelog.cli.printing import Format, FormatOption, JsonOption, say
 from tidelog.client.client import Client
 from tidelog.client.configs import Config, Resource, alter_configs, describe_configs
 
-app = typer.Typer(cls=ActionFirst, no_args_is_help=True, rich_markup_mode=None)
+_OTHERS: Final = ("broker-logger", "client", "client-metrics", "group", "ip", "user")
+_WITH_DEFAULTS: Final = ("client-defaults", "ip-defaults", "user-defaults")
+
+
+class Configs(ActionFirst):
+    refused: Mapping[str, str] = {
+        f"--{name}": "only topics and brokers have settings here: --topic NAME, --broker ID"
+        for name in (*_OTHERS, *_WITH_DEFAULTS)
+    }
+
+
+app = typer.Typer(cls=Configs, no_args_is_help=True, rich_markup_mode=None)
 
 _EntityType = Annotated[str | None, typer.Option(metavar="TYPE", help="topics or brokers.")]
 _EntityName = Annotated[
@@ -68,6 +81,7 @@ def describe_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show what was set for a topic or a broker; with --all everything that counts for it.
 
@@ -93,7 +107,7 @@ def describe_command(
         target, usual = _described(whose or []), Format.table
     elif whose:
         raise BadValue(f"{' '.join(whose)}: flags have named the {target.kind} already")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         found = _describe(client, target, is_all=is_all)
     show_configs(found, is_all=is_all, how=Format.json if as_json else how or usual)
 
@@ -105,6 +119,7 @@ def set_command(
         typer.Argument(metavar="WHOSE NAME=VALUE...", help="As in: topic orders retention.ms=1000"),
     ],
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Change settings; those not named stay as they are.
 
@@ -118,7 +133,7 @@ def set_command(
     if target.name is not None and "=" in target.name:
         raise BadValue(f"{target.name}: the name of the {target.kind} comes before its settings")
     changes: dict[str, str | None] = dict(split_assignments(assignments, "set"))
-    _alter(bootstrap, target.resource(), changes)
+    _alter(admin_client(bootstrap, client_file), target.resource(), changes)
 
 
 @app.command("unset")
@@ -127,6 +142,7 @@ def unset_command(
         list[str], typer.Argument(metavar="WHOSE NAME...", help="As in: topic orders retention.ms")
     ],
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Take back settings, so that the default or the brokers' value counts again.
 
@@ -135,7 +151,7 @@ def unset_command(
       tidelog configs unset topic orders retention.ms
     """
     target, names = target_of_words(words)
-    _alter(bootstrap, target.resource(), dict.fromkeys(names))
+    _alter(admin_client(bootstrap, client_file), target.resource(), dict.fromkeys(names))
 
 
 @app.command("alter")
@@ -157,6 +173,7 @@ def alter_command(
     broker: _Broker = None,
     broker_defaults: _BrokerDefaults = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Change settings with the flags of kafka-configs.sh; `set` and `unset` are shorter.
 
@@ -184,7 +201,7 @@ def alter_command(
         changes.update(parse_config_list(text))
     for text in delete_config or ():
         changes.update(dict.fromkeys(name.strip() for name in text.split(",")))
-    _alter(bootstrap, target.resource(), changes)
+    _alter(admin_client(bootstrap, client_file), target.resource(), changes)
 
 
 def _described(words: list[str]) -> Target:
@@ -220,10 +237,10 @@ def _resources(client: Client, target: Target) -> list[Resource]:
     ]
 
 
-def _alter(bootstrap: str, resource: Resource, changes: dict[str, str | None]) -> None:
+def _alter(client: Client, resource: Resource, changes: dict[str, str | None]) -> None:
     if not changes:
         raise BadValue("name a setting to change")
-    with Client(bootstrap) as client:
+    with client:
         _check_deletions(client, resource, [n for n, value in changes.items() if value is None])
         error = alter_configs(client, {resource: changes})[resource]
     if error is not None:

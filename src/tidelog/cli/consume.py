@@ -1,13 +1,15 @@
-"""`tidelog consume`: the records of a topic as lines, from where one wants, until one has enough.
+"""`tidelog consume`: the records of topics as lines, from where one wants, until one has enough.
 
 All partitions are read, or one, or with `--group` those that the group gives. As
 kafka-console-consumer it begins at the end, or where the group is, and waits for what comes;
 `--from-beginning` and `--exit` change the one and the other.
 """
 
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,15 +17,42 @@ from tidelog.base.errors import BadValue
 from tidelog.cli.kafka_style import (
     BOOTSTRAP_SERVER,
     Bootstrap,
+    OtherFlags,
     Zookeeper,
     client_properties,
     one_of,
-    split_assignments,
 )
-from tidelog.cli.record_text import Decode, as_it_is, record_format
+from tidelog.cli.record_text import Decode, as_it_is, json_line, record_format, skipping
+
+_LEVELS: Final = ("read_committed", "read_uncommitted")
+
+
+class Style(OtherFlags):
+    """The flags of kafka-console-consumer that are properties of its formatter."""
+
+    renamed: Mapping[str, str] = {
+        "--key-deserializer": "--property=key.deserializer=",
+        "--value-deserializer": "--property=value.deserializer=",
+    }
+    refused: Mapping[str, str] = {
+        "--enable-systest-events": "only Kafka's own tests need it: leave it out",
+        "--formatter": "--property says what is printed, --json prints all of a record; `tidelog "
+        "groups` and `tidelog transactions` show what is in the topics brokers keep for themselves",
+        "--new-consumer": "there is no other: leave it out",
+    }
+
 
 _Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Which to read.")]
 _TopicFlag = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The same.")]
+_Include = Annotated[
+    str | None,
+    typer.Option(
+        "--include",
+        "--whitelist",
+        metavar="REGEX",
+        help="All topics it matches, those made later too.",
+    ),
+]
 _FromBeginning = Annotated[
     bool, typer.Option("--from-beginning", "-f", help="The same as --offset earliest.")
 ]
@@ -59,6 +88,14 @@ _Properties = Annotated[
         help="Of kafka-console-consumer, such as print.key=true.",
     ),
 ]
+_PropertiesFile = Annotated[
+    Path | None,
+    typer.Option("--formatter-config", metavar="FILE", help="Such properties, one a line."),
+]
+_Skip = Annotated[
+    bool,
+    typer.Option("--skip-message-on-error", help="Pass over records that cannot be printed."),
+]
 _Isolation = Annotated[
     str,
     typer.Option(metavar="LEVEL", help="read_committed, or read_uncommitted."),
@@ -87,6 +124,7 @@ _Group = Annotated[
 def consume(
     topic: _Topic = None,
     topic_flag: _TopicFlag = None,
+    include: _Include = None,
     from_beginning: _FromBeginning = False,
     offset: _Offset = None,
     partition: _Partition = None,
@@ -99,6 +137,8 @@ def consume(
     headers: _PrintHeaders = False,
     as_json: _Json = False,
     properties: _Properties = None,
+    properties_file: _PropertiesFile = None,
+    skip: _Skip = False,
     isolation_level: _Isolation = "read_uncommitted",
     consumer_properties: _ConsumerProperties = None,
     consumer_file: _ConsumerFile = None,
@@ -115,32 +155,31 @@ def consume(
       tidelog consume orders --partition 0 --offset 42 --max-messages 1 --key --timestamp
       tidelog consume orders -f -e --json | jq .value
       tidelog consume orders --group billing --from-beginning
+      tidelog consume --include 'orders-.*' --json
     With the flags of kafka-console-consumer.sh:
       tidelog consume --bootstrap-server 127.0.0.1:9092 --topic orders --from-beginning \\
         --property print.key=true --property key.separator=:
     """
     _check_group(group, partition, offset)
-    shown = {"key": key, "timestamp": timestamp, "headers": headers}
-    shown |= {"partition": place, "offset": place}
-    short = {f"print.{name}": "true" for name, is_shown in shown.items() if is_shown}
-    wanted = record_format(short | split_assignments(properties, "--property"), _safe())
-    levels = ("read_committed", "read_uncommitted")
+    shown = {"key": key, "timestamp": timestamp, "headers": headers, "partition": place}
+    short = {f"print.{name}": "true" for name, yes in {**shown, "offset": place}.items() if yes}
+    form = short | client_properties(properties_file, properties, "--property")
     settings = {
-        "isolation.level": one_of(isolation_level, levels, "--isolation-level"),
+        "isolation.level": one_of(isolation_level, _LEVELS, "--isolation-level"),
         **client_properties(consumer_file, consumer_properties, "--consumer-property"),
     }
+    line = json_line if as_json else record_format(form, _safe()).line
 
-    from tidelog.cli.consuming import Limits, Source, print_records
+    from tidelog.cli.consuming import Limits, print_records
+    from tidelog.cli.record_spans import Source
 
+    start = _start(offset, from_beginning)
+    wanted = _topic_of(topic, topic_flag, _pattern(include, partition, offset))
     source = Source(
-        topic=_topic_of(topic, topic_flag),
-        partition=partition,
-        start=_start(offset, from_beginning),
-        bootstrap=bootstrap,
-        group=group,
+        topic=wanted, partition=partition, start=start, bootstrap=bootstrap, group=group
     )
     limits = Limits(records_max=max_messages, idle_ms_max=timeout_ms, follow=follow)
-    print_records(source, limits, None if as_json else wanted, settings)
+    print_records(source, limits, skipping(line) if skip else line, settings)
 
 
 def _check_group(group: str | None, partition: int | None, offset: str | None) -> None:
@@ -152,12 +191,36 @@ def _check_group(group: str | None, partition: int | None, offset: str | None) -
         )
 
 
-def _topic_of(topic: str | None, flag: str | None) -> str:
-    if topic is None and flag is None:
+def _pattern(
+    include: str | None, partition: int | None, offset: str | None
+) -> re.Pattern[str] | None:
+    if include is None:
+        return None
+    if partition is not None or offset not in (None, "earliest", "latest"):
+        option = "--offset" if partition is None else "--partition"
+        raise BadValue(f"{option} and --include {include}: name a topic instead")
+    try:
+        return re.compile(include)
+    except re.error as error:
+        raise BadValue(f"--include {include}: is no regular expression: {error}") from None
+
+
+def _topic_of(
+    topic: str | None, flag: str | None, pattern: re.Pattern[str] | None
+) -> str | re.Pattern[str]:
+    name = topic or flag
+    if pattern is not None:
+        if name is not None:
+            raise BadValue(f"{name} and --include {pattern.pattern}: give one of them")
+        return pattern
+    if name is None:
         raise BadValue("name a topic: tidelog consume TOPIC")
     if topic is not None and flag is not None and topic != flag:
-        raise BadValue(f"{topic} and --topic {flag}: one topic can be read at a time")
-    return topic or flag or ""
+        raise BadValue(
+            f"{topic} and --topic {flag}: one topic can be read at a time, or several with "
+            "--include REGEX"
+        )
+    return name
 
 
 def _start(offset: str | None, from_beginning: bool) -> str | int:

@@ -1,12 +1,13 @@
-"""Records on their way from a topic to the standard output, through librdkafka.
+"""Records on their way from topics to the standard output, through librdkafka.
 
 Partitions are assigned, or shared out by a group; then what was printed is committed, and so the
 next one to read for the group goes on behind it. Without `follow`, a partition is finished at the
-end it had at the beginning, so that a busy topic ends as well.
+end it had at the beginning, so that a busy topic ends as well. Where topics are given by a pattern
+they are looked for again and again, and one that is new is read from its first record on.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -21,29 +22,22 @@ from confluent_kafka import (
 )
 from confluent_kafka import KafkaError as ClientError
 
-from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cli.librdkafka import Interrupts, Outage, client_settings, make
 from tidelog.cli.printing import counted, remark
-from tidelog.cli.record_text import OutputRecord, RecordFormat, json_line
-from tidelog.client.client import Client
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.cli.record_spans import Place, Source, Spans, find_new_spans, find_spans
+from tidelog.cli.record_text import OutputRecord
+from tidelog.client.errors import Unreachable
 
 _STEP_SECONDS: Final = 0.1
 _BATCH: Final = 1_000
+_LOOK_MS: Final = 5_000
+_LOOK_PATIENCE_MS: Final = 2_000
+Settings = Mapping[str, str]
 _TIMESTAMP_TYPES: Final = {
     TIMESTAMP_CREATE_TIME: "CreateTime",
     TIMESTAMP_LOG_APPEND_TIME: "LogAppendTime",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    topic: str
-    partition: int | None
-    start: str | int
-    """`earliest`, `latest`, or an offset; for a group, where it has committed nothing."""
-    bootstrap: str
-    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,33 +47,20 @@ class Limits:
     follow: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """What is to be read of a partition."""
-
-    partition: int
-    start: int
-    end: int
-
-
 def print_records(
-    source: Source, limits: Limits, form: RecordFormat | None, settings: Mapping[str, str]
+    source: Source, limits: Limits, line: Callable[[OutputRecord], bytes], settings: Settings
 ) -> None:
-    """As JSON if there is no other form."""
-    line = json_line if form is None else form.line
-    spans = _spans(source, settings)
+    spans = find_spans(source, settings)
     outage = Outage(source.bootstrap)
     consumer = make(Consumer, _settings(source, outage, settings), "--consumer-property")
     with Interrupts() as interrupts:
-        reading = Reading(consumer, outage, interrupts)
+        reading = Reading(consumer, outage, interrupts, source)
+        looking = Looking(source, settings, reading) if _may_grow(source, limits) else None
         count = 0
         try:
-            if source.group is None:
-                reading.begin(source.topic, spans, follow=limits.follow)
-            else:
-                reading.join(source.topic, spans, follow=limits.follow)
+            reading.begin(spans, follow=limits.follow)
             _hint(source, limits)
-            for records in reading.batches(limits):
+            for records in reading.batches(limits, looking):
                 sys.stdout.buffer.writelines(map(line, records))
                 sys.stdout.buffer.flush()
                 count += len(records)
@@ -94,51 +75,7 @@ def print_records(
             reading.close()
 
 
-def _spans(source: Source, settings: Mapping[str, str]) -> list[Span]:
-    committed_only = settings["isolation.level"] == "read_committed"
-    with Client(source.bootstrap) as client:
-        partitions = _partitions(client, source)
-        firsts = list_offsets(client, source.topic, dict.fromkeys(partitions, EARLIEST))
-        ends = list_offsets(
-            client,
-            source.topic,
-            dict.fromkeys(partitions, LATEST),
-            committed_only=committed_only,
-        )
-    return [_span(source, index, firsts[index], ends[index]) for index in partitions]
-
-
-def _partitions(client: Client, source: Source) -> list[int]:
-    topic = client.cluster([source.topic]).topic(source.topic)
-    known = [partition.index for partition in topic.partitions]
-    if source.partition is not None:
-        if source.partition not in known:
-            raise BadValue(
-                f"--partition {source.partition}: {source.topic} has partitions 0 to {known[-1]}"
-            )
-        return [source.partition]
-    if isinstance(source.start, int) and len(known) > 1:
-        raise BadValue(
-            f"--offset {source.start}: say of which --partition; {source.topic} has {len(known)}"
-        )
-    return known
-
-
-def _span(source: Source, partition: int, first: int, end: int) -> Span:
-    if isinstance(source.start, str):
-        return Span(
-            partition=partition, start=first if source.start == "earliest" else end, end=end
-        )
-    if source.start > end:
-        there = f"has offsets {first} to {end - 1}" if end > first else "is empty"
-        raise BadValue(
-            f"--offset {source.start}: {source.topic}-{partition} {there}, and the next will be "
-            f"{end}"
-        )
-    return Span(partition=partition, start=max(first, source.start), end=end)
-
-
-def _settings(source: Source, outage: Outage, given: Mapping[str, str]) -> dict[str, Any]:
+def _settings(source: Source, outage: Outage, given: Settings) -> dict[str, Any]:
     """Records that were deleted before they were read are passed over."""
     usual = {
         "group.id": "tidelog-consume",
@@ -156,44 +93,76 @@ def _settings(source: Source, outage: Outage, given: Mapping[str, str]) -> dict[
     return client_settings(source.bootstrap, outage, {**usual, **given})
 
 
+def _may_grow(source: Source, limits: Limits) -> bool:
+    """Whether there may be more partitions to read than there are now."""
+    return limits.follow and source.partition is None and isinstance(source.start, str)
+
+
 def _hint(source: Source, limits: Limits) -> None:
     if source.start == "latest" and limits.follow and source.group is None:
         remark("Waiting for new records; --from-beginning prints those already there. Ctrl-C ends.")
 
 
 class Reading:
-    def __init__(self, consumer: Any, outage: Outage, interrupts: Interrupts) -> None:
+    def __init__(
+        self, consumer: Any, outage: Outage, interrupts: Interrupts, source: Source
+    ) -> None:
         self._consumer = consumer
         self._call = interrupts.call
         self._outage = outage
-        self._ends: dict[int, int | None] = {}
+        self._is_shared = source.group is not None
+        """A group says which partitions are read here."""
+        self.spans: Spans = {}
+        self._ends: dict[Place, int | None] = {}
         """The partitions that are not finished, and where each ends, if it does."""
         self._is_waiting = False
         """For partitions that a group has yet to share out."""
+        is_named = isinstance(source.topic, str)
+        self._passing = _PASSING if is_named else (*_PASSING, *_DELETED)
 
-    def begin(self, topic: str, spans: list[Span], *, follow: bool) -> None:
-        wanted = [span for span in spans if follow or span.start < span.end]
-        self._ends = {span.partition: None if follow else span.end for span in wanted}
-        places = [TopicPartition(topic, span.partition, span.start) for span in wanted]
+    def begin(self, spans: Spans, *, follow: bool) -> None:
+        self.spans = spans
+        if self._is_shared:
+            self._join(follow=follow)
+            return
+        wanted = {place: span for place, span in spans.items() if follow or span.start < span.end}
+        self._ends = {place: None if follow else span.end for place, span in wanted.items()}
+        places = [TopicPartition(*one, span.start) for one, span in wanted.items()]
         self._call(self._consumer.assign, places)
 
-    def join(self, topic: str, spans: list[Span], *, follow: bool) -> None:
+    def _join(self, *, follow: bool) -> None:
         """Reads what a group gives it. Who follows waits for that as long as it takes."""
-        ends = {span.partition: None if follow else span.end for span in spans}
-        self._is_waiting = True
+        topics = list(dict.fromkeys(topic for topic, _ in self.spans))
+        self._is_waiting = bool(topics)
 
         def assigned(_consumer: Any, partitions: list[Any]) -> None:
             self._is_waiting = follow
-            for one in partitions:
-                if follow or one.partition in ends:
-                    self._ends[one.partition] = ends.get(one.partition)
+            for one in ((one.topic, one.partition) for one in partitions):
+                if follow or one in self.spans:
+                    self._ends[one] = None if follow else self.spans[one].end
 
         def revoked(_consumer: Any, partitions: list[Any]) -> None:
             self._is_waiting = True
-            for one in partitions:
-                self._ends.pop(one.partition, None)
+            for one in ((one.topic, one.partition) for one in partitions):
+                self._ends.pop(one, None)
 
-        self._call(self._consumer.subscribe, [topic], on_assign=assigned, on_revoke=revoked)
+        if topics:
+            self._call(self._consumer.subscribe, topics, on_assign=assigned, on_revoke=revoked)
+
+    def follow_also(self, spans: Spans) -> None:
+        """Topics came, or went."""
+        before, self.spans = self.spans, spans
+        if self._is_shared:
+            if {topic for topic, _ in before} != {topic for topic, _ in spans}:
+                self._join(follow=True)
+            return
+        gone = [TopicPartition(*one) for one in before if one not in spans]
+        new = [TopicPartition(*one, spans[one].start) for one in spans if one not in before]
+        self._ends = dict.fromkeys(spans)
+        if gone:
+            self._call(self._consumer.incremental_unassign, gone)
+        if new:
+            self._call(self._consumer.incremental_assign, new)
 
     def commit_soon(self, records: list[OutputRecord]) -> None:
         """They are committed from time to time, and when all is over."""
@@ -206,12 +175,14 @@ class Reading:
             if error.args[0].code() != ClientError._STATE:
                 raise _told(error.args[0]) from error
 
-    def batches(self, limits: Limits) -> Iterator[list[OutputRecord]]:
+    def batches(self, limits: Limits, looking: "Looking | None") -> Iterator[list[OutputRecord]]:
         """Until a limit is reached; never an empty one."""
         left = inf if limits.records_max is None else limits.records_max
         idle_seconds_max = inf if limits.idle_ms_max is None else limits.idle_ms_max / 1000
         heard = monotonic()
-        while (self._ends or self._is_waiting) and left > 0:
+        while (self._ends or self._is_waiting or looking) and left > 0:
+            if looking:
+                looking.look()
             records = self._poll(int(min(left, _BATCH)))
             if records:
                 yield records
@@ -233,13 +204,13 @@ class Reading:
 
     def _is_record(self, message: Any) -> bool:
         """Keeps account of what is finished."""
-        partition = message.partition()
+        partition = (message.topic(), message.partition())
         error = message.error()
         if error is not None:
             if error.code() == ClientError._PARTITION_EOF:
                 if self._ends.get(partition) is not None:
                     del self._ends[partition]
-            elif not error.retriable() and error.code() not in _PASSING:
+            elif not error.retriable() and error.code() not in self._passing:
                 raise _told(error)
             return False
         self._outage.over()
@@ -250,7 +221,36 @@ class Reading:
         return end is not None or partition in self._ends
 
 
+class Looking:
+    """For partitions that came or went, from time to time."""
+
+    def __init__(self, source: Source, settings: Settings, reading: Reading) -> None:
+        self._source = source
+        self._settings = settings
+        self._reading = reading
+        self._seconds = int(settings.get("metadata.max.age.ms", _LOOK_MS)) / 1000
+        self._due = monotonic() + self._seconds
+
+    def look(self) -> None:
+        if monotonic() < self._due:
+            return
+        self._due = monotonic() + self._seconds
+        known = self._reading.spans
+        try:
+            found = find_new_spans(self._source, known, self._settings, _LOOK_PATIENCE_MS)
+        except (Unreachable, KafkaError):
+            # librdkafka tells of brokers that are away; what is missing is looked for again.
+            return
+        if found.keys() != known.keys():
+            self._reading.follow_also(found)
+
+
 _PASSING: Final = (ClientError._ALL_BROKERS_DOWN, ClientError._TRANSPORT, ClientError._RESOLVE)
+_DELETED: Final = (
+    ClientError.UNKNOWN_TOPIC_OR_PART,
+    ClientError._UNKNOWN_TOPIC,
+    ClientError._UNKNOWN_PARTITION,
+)
 
 
 def _told(error: Any) -> KafkaError:
@@ -265,6 +265,7 @@ def _record(message: Any) -> OutputRecord:
         topic=message.topic(),
         partition=message.partition(),
         offset=message.offset(),
+        leader_epoch=message.leader_epoch(),
         timestamp=timestamp,
         timestamp_type=_TIMESTAMP_TYPES.get(kind, ""),
         key=message.key(),

@@ -10,6 +10,7 @@ import typer
 
 from tidelog.base.errors import BadValue, ErrorCode
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.admin import admin_client
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap, Zookeeper
 from tidelog.cli.printing import (
     Format,
@@ -22,7 +23,6 @@ from tidelog.cli.printing import (
     say_table,
 )
 from tidelog.cli.reassign_plan import find_partitions
-from tidelog.client.client import Client
 from tidelog.client.elections import Elected
 from tidelog.client.elections import elect_leaders as hold_elections
 
@@ -56,6 +56,12 @@ def elect_leaders(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config", "--admin.config", metavar="FILE", help="Of the client, one a line."
+        ),
+    ] = None,
     _zookeeper: Zookeeper = None,
 ) -> None:
     """Give partitions new leaders.
@@ -73,7 +79,7 @@ def elect_leaders(
     words = _words(partitions or [], topic, partition)
     if (bool(words), is_all, file is not None).count(True) != 1:
         raise BadValue("name partitions, or a file with them, or --all-topic-partitions: one of it")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         chosen = None if is_all else read_partitions(file) if file is not None else None
         if words:
             chosen = find_partitions(client.cluster(), words)

@@ -8,6 +8,7 @@ import typer
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.group_choice import AllGroups, GroupFlags, GroupNames, choose_groups
 from tidelog.cli.group_view import say_columns
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, Bootstrap
@@ -80,6 +81,7 @@ def reset_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Set where groups go on from. They must have no members; without --execute nothing changes.
 
@@ -105,7 +107,7 @@ def reset_command(
     _check(target, topics or [], all_topics)
     if execute and dry_run:
         raise BadValue("--execute and --dry-run: give one of them")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         chosen = choose_groups(client, names, group, all_groups).names
         resetting = _Resetting(client, target, topics or [], is_done=execute)
         found = resetting.reset(chosen)

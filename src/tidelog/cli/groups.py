@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidelog.base.errors import BadValue, ErrorCode
+from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.group_choice import AllGroups, GroupFlags, GroupNames, choose_groups
 from tidelog.cli.group_progress import progress_of
 from tidelog.cli.group_reset import reset_command
@@ -101,6 +102,7 @@ def list_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Print the names of all groups, or of some.
 
@@ -112,7 +114,7 @@ def list_command(
     """
     states = _chosen(state, STATES, "--state")
     types = _chosen(group_type, TYPES, "--type")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         found = list_groups(client, states, types)
     shown = {"TYPE": group_type, "STATE": state}
     columns = [name for name, given in shown.items() if given is not None]
@@ -135,6 +137,7 @@ def describe_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show how far groups are in every partition, or their members, or their state.
 
@@ -148,7 +151,7 @@ def describe_command(
     """
     what = _what({What.offsets: offsets, What.members: members, What.state: state})
     form = Format.json if as_json else how or Format.text
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         wanted = choose_groups(client, names, group, all_groups, none_means_all=True)
         found, is_missed = _described(client, wanted.names, may_miss=wanted.is_all)
         needed = what is What.offsets or form is Format.json
@@ -168,6 +171,7 @@ def delete_command(
     group: GroupFlags = None,
     all_groups: AllGroups = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Delete groups, with what they have committed. They must have no members.
 
@@ -175,7 +179,7 @@ def delete_command(
     For example:
       tidelog groups delete billing
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         wanted = choose_groups(client, names, group, all_groups)
         outcomes = delete_groups(client, wanted.names)
     report(outcomes, "Deleted group {}.")
@@ -192,6 +196,7 @@ def delete_offsets_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Forget what a group has committed for topics it does not read any more.
 
@@ -201,7 +206,7 @@ def delete_offsets_command(
     """
     if not topic:
         raise BadValue("say of which topic: --topic TOPIC, or TOPIC:0,1")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         (name,) = choose_groups(client, names, group, one_only=True).names
         outcomes = delete_offsets(client, name, find_partitions(client.cluster(), topic))
     rows = [

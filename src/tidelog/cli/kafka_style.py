@@ -4,12 +4,12 @@
 Kafka's flag for an action becomes the word for it, and the word comes first, wherever it stood.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tidelog.base.errors import BadValue
 from tidelog.base.properties import parse_properties
@@ -31,11 +31,64 @@ Bootstrap = Annotated[
 class ActionFirst(TyperGroup):
     """A group of commands whose names are also understood as flags."""
 
+    refused: Mapping[str, str] = {}
+    """Flags of Kafka's tool that are not there, by themselves or of an action, as in `alter
+    --config`; and what to do instead."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for given in args:
             if given.partition("=")[0] == "--zookeeper":
                 refuse_zookeeper(given)
-        return super().parse_args(ctx, action_first(args, self.commands))
+        words = action_first(args, self.commands)
+        refuse_flags(words, {**_REFUSED_BY_ALL, **self.refused})
+        return super().parse_args(ctx, words)
+
+
+class OtherFlags(TyperCommand):
+    """A command that knows flags of Kafka's tool as other names for its own."""
+
+    renamed: Mapping[str, str] = {}
+    """What stands in for a flag with a value, up to that value."""
+    refused: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        refuse_flags(args, {**_REFUSED_BY_ALL, **self.refused})
+        return super().parse_args(ctx, rename_flags(args, self.renamed))
+
+
+def refuse_flags(arguments: list[str], refused: Mapping[str, str]) -> None:
+    """Before anything else is made of them."""
+    for given in arguments:
+        if given == "--":
+            return
+        flag = given.partition("=")[0]
+        for name in (flag, f"{arguments[0]} {flag}"):
+            if name in refused:
+                raise BadValue(f"{flag}: {refused[name]}")
+
+
+def rename_flags(arguments: list[str], renamed: Mapping[str, str]) -> list[str]:
+    """`--timeout 5` and `--timeout=5` become `--producer-property=linger.ms=5`, if so renamed."""
+    given = iter(arguments)
+    found: list[str] = []
+    for argument in given:
+        if argument == "--":
+            return [*found, argument, *given]
+        flag, separator, value = argument.partition("=")
+        if flag not in renamed:
+            found.append(argument)
+        elif separator:
+            found.append(renamed[flag] + value)
+        else:
+            following = next(given, None)
+            found.append(argument if following is None else renamed[flag] + following)
+    return found
+
+
+_REFUSED_BY_ALL: Final = {
+    "--bootstrap-controller": "brokers are asked here: use --bootstrap-server HOST:PORT",
+    "--version": "`tidelog --version` tells it",
+}
 
 
 def action_first(arguments: list[str], actions: Collection[str]) -> list[str]:
@@ -84,6 +137,15 @@ def client_properties(file: Path | None, texts: list[str] | None, option: str) -
         except (OSError, UnicodeDecodeError) as error:
             raise BadValue(f"{file}: cannot be read: {error}") from None
     return given | split_assignments(texts, option)
+
+
+def without_bootstrap(given: dict[str, str], bootstrap: str) -> dict[str, str]:
+    """As in Kafka the flag says where the brokers are, and not a file. Where only the file says
+    it, that is not passed over: another cluster might be changed."""
+    servers = given.get("bootstrap.servers", bootstrap)
+    if bootstrap == BOOTSTRAP_SERVER != servers:
+        raise BadValue(f"bootstrap.servers={servers}: say --bootstrap-server {servers} instead")
+    return {name: value for name, value in given.items() if name != "bootstrap.servers"}
 
 
 def one_of(value: str, allowed: tuple[str, ...], option: str) -> str:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from tidelog.base.errors import BadValue
+from tidelog.cli.kafka_style import without_bootstrap
 from tidelog.cli.printing import complain
 from tidelog.client.addresses import parse_addresses
 
@@ -71,6 +72,7 @@ class Interrupts:
 
 def client_settings(bootstrap: str, outage: Outage, extra: Mapping[str, str]) -> dict[str, Any]:
     """For a producer or consumer; `extra` is what was given in librdkafka's own names."""
+    extra = without_bootstrap(dict(extra), bootstrap)
     silent = logging.getLogger("tidelog.librdkafka")
     silent.addHandler(logging.NullHandler())
     silent.propagate = False

@@ -46,7 +46,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class Later(TyperCommand):
-    """A command that is known by name, and imported when somebody calls it."""
+    """A command that is known by name, and imported when somebody calls it. Where its module has
+    a `Style`, that is the class of the command, and says how arguments are read."""
 
     def __init__(self, name: str, where: str, summary: str) -> None:
         super().__init__(name, help=summary)
@@ -56,13 +57,14 @@ class Later(TyperCommand):
         return self.load().make_context(*arguments, **extra)
 
     def load(self) -> Any:
-        module, _, attribute = self._where.partition(":")
-        found = getattr(import_module(module), attribute)
+        module_name, _, attribute = self._where.partition(":")
+        module = import_module(module_name)
+        found = getattr(module, attribute)
         around = typer.Typer(rich_markup_mode=None)
         if isinstance(found, typer.Typer):
             around.add_typer(found, name=self.name)
         else:
-            around.command(self.name)(found)
+            around.command(self.name, cls=getattr(module, "Style", None))(found)
         return get_group(around).commands[str(self.name)]
 
 

@@ -19,9 +19,10 @@ from tidelog.base.errors import BadValue, KafkaError
 from tidelog.cli.connect_server import ConnectServer
 from tidelog.cli.pipeline_project import Project
 from tidelog.cli.printing import complain, say, say_table
-from tidelog.cli.spark_session import HERE, check_remote, worker_python
+from tidelog.cli.spark_session import HERE, check_remote
 from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
+from tidelog.spark.worker_python import VARIABLE, worker_python
 
 _EVENT: Final = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d): (.*)")
 _FLOW: Final = re.compile(r"Flow (\S+) (?:is|has) (\w+)\.?(.*)")
@@ -97,7 +98,7 @@ def run_once(
 ) -> float:
     """How many seconds it took; `tell` is given a line for each thing that happens."""
     os.environ["SPARK_REMOTE"] = remote
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
+    os.environ.setdefault(VARIABLE, worker_python())
     from pyspark.errors import PySparkException
     from pyspark.pipelines.cli import run
 

@@ -5,10 +5,10 @@ The command ends when everything was acknowledged, with status 1 if something wa
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,7 @@ from tidelog.base.errors import BadValue
 from tidelog.cli.kafka_style import (
     BOOTSTRAP_SERVER,
     Bootstrap,
+    OtherFlags,
     Zookeeper,
     client_properties,
     one_of,
@@ -26,6 +27,43 @@ from tidelog.cli.record_lines import InputRecord, LineReader, line_reader
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS: Final = ("all", "-1", "1", "0")
+
+
+class Style(OtherFlags):
+    """The flags of kafka-console-producer that are settings of its producer."""
+
+    renamed: Mapping[str, str] = {
+        flag: f"--producer-property={name}="
+        for flag, name in {
+            "--batch-size": "batch.size",
+            "--max-partition-memory-bytes": "batch.size",
+            "--message-send-max-retries": "message.send.max.retries",
+            "--metadata-expiry-ms": "topic.metadata.refresh.interval.ms",
+            "--request-timeout-ms": "request.timeout.ms",
+            "--retry-backoff-ms": "retry.backoff.ms",
+            "--socket-buffer-size": "socket.send.buffer.bytes",
+            "--timeout": "linger.ms",
+        }.items()
+    }
+    refused: Mapping[str, str] = {
+        "--line-reader": "lines are read as --property says: leave it out",
+        "--max-block-ms": "use --producer-property message.timeout.ms=MS",
+        "--max-memory-bytes": "use --producer-property queue.buffering.max.kbytes=KB",
+    }
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, codec_named(args))
+
+
+def codec_named(arguments: list[str]) -> list[str]:
+    """In Kafka `--compression-codec` without a value is gzip."""
+    found = []
+    for place, given in enumerate(arguments):
+        following = arguments[place + 1 : place + 2]
+        is_bare = given == "--compression-codec" and (not following or following[0][:1] == "-")
+        found.append(f"{given}=gzip" if is_bare else given)
+    return found
+
 
 _Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Where to.")]
 _Values = Annotated[
@@ -73,6 +111,10 @@ _Properties = Annotated[
         help="Of kafka-console-producer, such as parse.key=true.",
     ),
 ]
+_PropertiesFile = Annotated[
+    Path | None,
+    typer.Option("--reader-config", metavar="FILE", help="Such properties, one a line."),
+]
 _ProducerProperties = Annotated[
     list[str] | None,
     typer.Option(
@@ -110,6 +152,7 @@ def produce(
     acks: _Acks = "all",
     compression: _Compression = "none",
     properties: _Properties = None,
+    properties_file: _PropertiesFile = None,
     producer_properties: _ProducerProperties = None,
     producer_file: _ProducerFile = None,
     sync: _Sync = False,
@@ -131,7 +174,7 @@ def produce(
 
     A key goes to the partition that Kafka's Java clients choose for it.
     """
-    given = split_assignments(properties, "--property")
+    given = client_properties(properties_file, properties, "--property")
     if key_separator is not None:
         given |= {"parse.key": "true", "key.separator": key_separator}
     if headers:

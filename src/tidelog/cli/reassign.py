@@ -8,6 +8,7 @@ import typer
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, ActionFirst, Bootstrap
 from tidelog.cli.printing import Format, FormatOption, complain, remark, say
 from tidelog.cli.reassign_plan import (
@@ -101,6 +102,7 @@ def generate_command(
         bool, typer.Option("--disable-rack-aware", help="Do not look at racks.")
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Propose a plan that spreads the replicas of topics evenly, and moves little for it.
 
@@ -113,7 +115,7 @@ def generate_command(
     names = [*(topics or ()), *(read_topics_to_move(file) if file is not None else ())]
     if not names:
         raise BadValue("name a topic, or a file with --topics-to-move-json-file")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         cluster = client.cluster()
     brokers = _brokers(cluster, broker_list, with_racks=not disable_rack_aware)
     chosen = [cluster.topic(name) for name in dict.fromkeys(names)]
@@ -141,6 +143,7 @@ def execute_command(
         bool, typer.Option("--additional", help="Though other replicas are being moved.")
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Begin to move replicas. It goes on by itself: `list` and `verify` show how far it is.
 
@@ -152,7 +155,7 @@ def execute_command(
       tidelog reassign execute orders:0 --replicas 1,2,3
       tidelog reassign execute --file plan.json --throttle 10000000
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         cluster = client.cluster()
         plan = _plan(cluster, partitions or [], replicas, file)
         ongoing = list_reassignments(client)
@@ -185,6 +188,7 @@ def verify_command(
     wait: _Wait = False,
     how: FormatOption = None,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Say whether moves are done; when all are, take away the speed limit they had.
 
@@ -195,7 +199,7 @@ def verify_command(
       tidelog reassign verify orders --wait
       tidelog reassign verify --file plan.json --format table
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         plan = read_plan(file) if file is not None else {}
         cluster = client.cluster()
         asked = [*plan, *find_partitions(cluster, partitions or [])]
@@ -204,7 +208,7 @@ def verify_command(
             found = _wait(client, found, plan)
         show_status(found, how or Format.text)
         if not preserve_throttles and not list_reassignments(client):
-            clear_throttles(client, {one.topic for one in asked} or cluster.topics)
+            clear_throttles(client, {one.topic for one in asked}, () if asked else cluster.topics)
     if any(one.is_elsewhere for one in found):
         raise typer.Exit(1)
 
@@ -215,6 +219,7 @@ def cancel_command(
     file: _File = None,
     preserve_throttles: _Preserve = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Take moves back: the replicas stay, or are again, where they were.
 
@@ -225,7 +230,7 @@ def cancel_command(
     """
     if not partitions and file is None:
         raise BadValue("name a topic or a partition, or a plan with --reassignment-json-file")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         plan = read_plan(file) if file is not None else {}
         asked = {*plan, *find_partitions(client.cluster(), partitions or [])}
         ongoing = [one for one in list_reassignments(client) if one in asked]
@@ -242,6 +247,7 @@ def list_command(
     partitions: _Partitions = None,
     how: FormatOption = None,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show the partitions whose replicas are being moved, and how much of them is copied.
 
@@ -250,7 +256,7 @@ def list_command(
       tidelog reassign list
       tidelog reassign list orders --format table
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         asked = find_partitions(client.cluster(), partitions or [])
         found = look(client, asked or None, {})
     show_ongoing([one for one in found if one.ongoing is not None], how or Format.text)

@@ -63,21 +63,25 @@ def apply_throttle(client: Client, changes: Changes) -> None:
             raise error
 
 
-def clear_throttles(client: Client, topics: Iterable[str]) -> None:
-    """Takes away what is set, for these topics and for every broker that lives."""
-    resources = [Resource("broker", str(broker)) for broker in sorted(client.cluster().brokers)]
-    resources += [Resource("topic", topic) for topic in sorted(set(topics))]
-    found: Changes = {}
+def clear_throttles(client: Client, named: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Takes away what is set for topics and for every broker that lives. Whoever is asked may not
+    have heard of it yet: of topics that are named, and of brokers, it goes without being seen."""
+    brokers = [Resource("broker", str(broker)) for broker in sorted(client.cluster().brokers)]
+    sure = [*brokers, *(Resource("topic", topic) for topic in sorted(set(named)))]
+    resources = [*sure, *(Resource("topic", topic) for topic in sorted({*others} - {*named}))]
+    changes: Changes = {}
+    seen: list[Resource] = []
     for resource, configs in describe_configs(client, resources).items():
         if isinstance(configs, KafkaError):
             continue
         own = "DYNAMIC_TOPIC_CONFIG" if resource.kind == "topic" else "DYNAMIC_BROKER_CONFIG"
         names = _REPLICAS if resource.kind == "topic" else _RATES
-        set_ones = [c.name for c in configs if c.name in names and c.source == own]
-        if set_ones:
-            found[resource] = dict.fromkeys(set_ones)
-    apply_throttle(client, found)
+        if any(c.name in names and c.source == own for c in configs):
+            seen.append(resource)
+        if resource in seen or resource in sure:
+            changes[resource] = dict.fromkeys(names)
+    apply_throttle(client, changes)
     for kind in ("broker", "topic"):
-        cleared = [resource.name for resource in found if resource.kind == kind]
+        cleared = [resource.name for resource in seen if resource.kind == kind]
         if cleared:
             say(f"Clearing {kind}-level throttles on {kind}s {','.join(cleared)}")

@@ -9,13 +9,13 @@ from struct import Struct, error
 from typing import Any, Final
 
 from tidelog.base.errors import BadValue
-from tidelog.cli.printing import json_text
+from tidelog.cli.printing import complain, json_text
 from tidelog.cli.record_lines import Header, is_true
 
 Decode = Callable[[bytes], bytes]
-_PRINTED: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
+_PRINTED: Final = ("timestamp", "partition", "offset", "epoch", "headers", "key", "value")
 _TEXTS: Final = ("key.separator", "line.separator", "headers.separator", "null.literal")
-_DESERIALIZERS: Final = ("key.deserializer", "value.deserializer")
+_DESERIALIZERS: Final = ("key.deserializer", "value.deserializer", "headers.deserializer")
 FORMATTER_PROPERTIES: Final = (*(f"print.{name}" for name in _PRINTED), *_TEXTS, *_DESERIALIZERS)
 _NUMBERS: Final[Mapping[str, Struct]] = {
     "ShortDeserializer": Struct(">h"),
@@ -32,6 +32,7 @@ class OutputRecord:
     topic: str
     partition: int
     offset: int
+    leader_epoch: int | None
     timestamp: int
     timestamp_type: str
     """`CreateTime`, `LogAppendTime`, or empty if there is no timestamp."""
@@ -53,6 +54,7 @@ class RecordFormat:
     null_literal: bytes = b"null"
     decode_key: Decode = as_it_is
     decode_value: Decode = as_it_is
+    decode_header: Decode = as_it_is
     safe: Decode = field(default=as_it_is)
     """What makes a stranger's bytes fit for where they are printed."""
 
@@ -68,6 +70,9 @@ class RecordFormat:
             return b"Partition:%d" % record.partition
         if name == "offset":
             return b"Offset:%d" % record.offset
+        if name == "epoch":
+            epoch = record.leader_epoch
+            return b"Epoch:NOT_PRESENT" if epoch is None else b"Epoch:%d" % epoch
         if name == "headers":
             return self._headers(record.headers)
         if name == "key":
@@ -80,7 +85,7 @@ class RecordFormat:
         return self.headers_separator.join(
             self.safe(name.encode("utf-8", "surrogateescape"))
             + b":"
-            + self._content(value, as_it_is)
+            + self._content(value, self.decode_header)
             for name, value in headers
         )
 
@@ -102,6 +107,7 @@ def record_format(properties: Mapping[str, str], safe: Decode) -> RecordFormat:
         printed=frozenset(name for name in _PRINTED if is_true(wanted.get(f"print.{name}", ""))),
         decode_key=_decoder(properties.get("key.deserializer")),
         decode_value=_decoder(properties.get("value.deserializer")),
+        decode_header=_decoder(properties.get("headers.deserializer")),
         safe=safe,
         **texts,
     )
@@ -128,6 +134,19 @@ def _decoder(class_name: str | None) -> Decode:
             ) from None
 
     return decode
+
+
+def skipping(line: Callable[[OutputRecord], bytes]) -> Callable[[OutputRecord], bytes]:
+    """Nothing is printed of a record that does not decode; why is said."""
+
+    def attempt(record: OutputRecord) -> bytes:
+        try:
+            return line(record)
+        except BadValue as mistake:
+            complain(f"{record.topic}-{record.partition} at {record.offset}: {mistake}")
+            return b""
+
+    return attempt
 
 
 def json_line(record: OutputRecord) -> bytes:

@@ -16,6 +16,7 @@ DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": DEFAULT_FOLDER,
 }
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def server(
@@ -48,6 +49,8 @@ def server(
     It stops on Ctrl-C or SIGTERM, when everything it accepted is answered and durable. After
     a crash it comes back with all it had acknowledged.
     """
+    if log_level.lower() not in LOG_LEVELS:
+        raise BadValue(f"--log-level {log_level}: must be one of {', '.join(LOG_LEVELS)}")
     from tidelog.server import run
 
     run(read_settings(config, assignments or []), log_level.upper())

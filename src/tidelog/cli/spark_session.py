@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ import typer
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.free_ports import HOST
+from tidelog.spark.worker_python import VARIABLE, worker_python
 from tidelog.world.real.java import find_java
 
 if TYPE_CHECKING:
@@ -88,17 +88,10 @@ def check_spark(*, needs_java: bool = True) -> None:
         find_java("Spark")
 
 
-def worker_python() -> str:
-    """For Spark's Python processes: the one that runs this, by the script that makes it start
-    sooner there, if it is installed beside it."""
-    script = Path(sys.executable).with_name("spark-python")
-    return str(script) if script.exists() else sys.executable
-
-
 def spark_environment(master: str | None) -> dict[str, str]:
     """What Spark needs to be told, where nobody has said otherwise. On a cluster its driver must be
     reached from other machines, so that the address is left to Spark."""
-    told = {"PYSPARK_PYTHON": worker_python()}
+    told = {VARIABLE: worker_python()}
     if master is None or master.startswith("local"):
         told["SPARK_LOCAL_IP"] = HOST
     return {name: os.environ.get(name, value) for name, value in told.items()}

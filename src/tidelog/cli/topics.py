@@ -1,10 +1,12 @@
 """`tidelog topics`: make, list, describe, enlarge and delete topics, in words or Kafka's flags."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, ActionFirst, Bootstrap, split_assignments
 from tidelog.cli.printing import Format, FormatOption, JsonOption, report, say, say_json, say_table
 from tidelog.cli.topic_choice import Choice, choose
@@ -21,7 +23,16 @@ from tidelog.client.topics import (
     delete_topics,
 )
 
-app = typer.Typer(cls=ActionFirst, no_args_is_help=True, rich_markup_mode=None)
+
+class Topics(ActionFirst):
+    refused: Mapping[str, str] = {
+        "alter --config": "settings are changed with `tidelog configs set topic NAME A=B`",
+        "--delete-config": "settings are taken back with `tidelog configs unset topic NAME A`",
+        "--partition-size-limit-per-response": "answers are not cut here: leave it out",
+    }
+
+
+app = typer.Typer(cls=Topics, no_args_is_help=True, rich_markup_mode=None)
 
 _Names = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="By name.")]
 _Expression = Annotated[
@@ -95,6 +106,7 @@ def list_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Print the names of all topics, or of some.
 
@@ -104,7 +116,7 @@ def list_command(
       tidelog topics list --topic 'orders.*' --format table
     """
     choice = Choice(names=names or [], expression=topic, with_internal=not exclude_internal)
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         found = choose(client.cluster(), choice, may_miss=True)
     if as_json or how is Format.json:
         say_json([topic.name for topic in found])
@@ -137,6 +149,7 @@ def create_command(
         bool, typer.Option("--if-not-exists", help="No error where the topic is there.")
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Make topics.
 
@@ -161,7 +174,7 @@ def create_command(
         )
         for name in _new_names(names, topic)
     ]
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         outcomes = create_topics(client, wanted)
     if if_not_exists:
         there = ErrorCode.topic_already_exists
@@ -184,6 +197,7 @@ def describe_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show the leader, replicas and in-sync replicas of every partition.
 
@@ -206,7 +220,7 @@ def describe_command(
         topic_id=topic_id,
         with_internal=not exclude_internal,
     )
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         cluster = client.cluster()
         found = choose(cluster, choice, may_miss=if_exists)
         configs = _configs_of(client, found, filters)
@@ -229,6 +243,7 @@ def alter_command(
     replica_assignment: _Assignment = None,
     if_exists: _IfExists = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Add partitions to topics. Settings are changed with `tidelog configs`.
 
@@ -239,7 +254,7 @@ def alter_command(
     For example:
       tidelog topics alter orders --partitions 6
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         found = choose(client.cluster(), _some(names, topic), may_miss=if_exists)
         wanted = [_enlarged(topic, partitions, replica_assignment) for topic in found]
         outcomes = create_partitions(client, wanted) if wanted else {}
@@ -252,6 +267,7 @@ def delete_command(
     topic: _Expression = None,
     if_exists: _IfExists = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Delete topics, with all their records.
 
@@ -260,7 +276,7 @@ def delete_command(
       tidelog topics delete orders
       tidelog topics delete --topic 'test-.*'
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         found = choose(client.cluster(), _some(names, topic), may_miss=if_exists)
         outcomes = delete_topics(client, [topic.name for topic in found]) if found else {}
     report(outcomes, "Deleted topic {}.")

@@ -9,6 +9,7 @@ import typer
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.kafka_style import BOOTSTRAP_SERVER, ActionFirst, Bootstrap
 from tidelog.cli.printing import Format, FormatOption, JsonOption, complain, remark, say
 from tidelog.cli.reassign_plan import find_partitions, partition_of
@@ -83,6 +84,7 @@ def list_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show the transactional ids that coordinators know, and their states.
 
@@ -97,7 +99,7 @@ def list_command(
         duration_ms_min=max(-1, duration),
         pattern=pattern,
     )
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         found = list_transactions(client, wanted)
     show_listed(found, _form(how, as_json))
 
@@ -116,6 +118,7 @@ def describe_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show the transactions of some transactional ids, or the producers of a partition.
 
@@ -128,11 +131,11 @@ def describe_command(
     if topic is not None or partition is not None:
         if wanted:
             raise BadValue(f"{wanted[0]} and --topic: give one of them")
-        describe_producers_command(topic, partition, broker, how, as_json, bootstrap)
+        describe_producers_command(topic, partition, broker, how, as_json, bootstrap, client_file)
         return
     if not wanted:
         raise BadValue("name a transactional id, or --topic and --partition")
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         outcomes = describe_transactions(client, wanted)
     found = [one for one in outcomes.values() if isinstance(one, Transaction)]
     errors = [one for one in outcomes.values() if isinstance(one, KafkaError)]
@@ -152,6 +155,7 @@ def describe_producers_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show the producers of a partition, and the transactions they have open there.
 
@@ -159,7 +163,7 @@ def describe_producers_command(
     For example:
       tidelog transactions describe-producers --topic orders --partition 0
     """
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         one = _partition(client, None, topic, partition)
         found = _producers(client, one, broker)
     show_producers(found, _form(how, as_json))
@@ -180,6 +184,7 @@ def abort_command(
     coordinator_epoch: Annotated[int | None, typer.Option(hidden=True)] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it, not only show it.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Abort a transaction in a partition where it hangs. Without --execute nothing changes.
 
@@ -198,7 +203,7 @@ def abort_command(
         "producer_id": producer_id,
         "producer_epoch": producer_epoch,
     }
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         one = _partition(client, place, topic, partition)
         producer = _open_one(client, one, asked)
         if coordinator_epoch is not None:
@@ -235,6 +240,7 @@ def find_hanging_command(
     how: FormatOption = None,
     as_json: JsonOption = False,
     bootstrap: Bootstrap = BOOTSTRAP_SERVER,
+    client_file: CommandConfig = None,
 ) -> None:
     """Show transactions that are open in a partition though nobody will end them there.
 
@@ -244,7 +250,7 @@ def find_hanging_command(
       tidelog transactions find-hanging orders --max-transaction-timeout 60
     """
     asked = [*(words or ()), *_words(topic, partition)]
-    with Client(bootstrap) as client:
+    with admin_client(bootstrap, client_file) as client:
         cluster = client.cluster()
         partitions = find_partitions(cluster, asked or cluster.topics)
         if broker is not None:

@@ -27,7 +27,7 @@ from tidelog.world.znode_files import FOLDER, is_there, load
 from tidelog.world.znode_paths import ROOT, join_path, split_path
 from tidelog.world.znode_tree import ZnodeTree
 
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 20
 _NAMES_MAX: Final = 10
 _IN_HEXADECIMAL: Final = ("created_zxid", "modified_zxid", "ephemeral_owner")
 

@@ -43,6 +43,8 @@ class _Request(NamedTuple):
     version: int
     parcels: dict[tuple[Topic, int], Parcel]
     deadline_ms: int
+    first_late: Parcel
+    """Of those in it, the one that must be written soonest."""
 
 
 class ProduceLink:
@@ -69,6 +71,14 @@ class ProduceLink:
         """An answer should have come by now."""
         return bool(self._requests) and now_ms() > self._requests[0].deadline_ms
 
+    def late(self, now: int) -> Parcel | None:
+        """One that is under way and should have been written by now, whether or not the broker
+        still answers."""
+        for request in self._requests:
+            if now > request.first_late.batch.deadline_ms:
+                return request.first_late
+        return None
+
     def send(self, parcels: Sequence[Parcel]) -> list[Outcome]:
         """What is sent is under way from now on, also if the connection is lost on the way. Only
         if no answer was asked for, it is settled at once."""
@@ -88,7 +98,8 @@ class ProduceLink:
             head, version, self._acks, timeout_ms, contents, self._transactional_id
         )
         deadline_ms = now_ms() + 2 * timeout_ms
-        self._requests.append(_Request(correlation_id, version, named, deadline_ms))
+        first_late = min(parcels, key=lambda one: one.batch.deadline_ms)
+        self._requests.append(_Request(correlation_id, version, named, deadline_ms, first_late))
         self._connection.send(pieces, deadline_ms)
         if self._acks != 0:
             return []

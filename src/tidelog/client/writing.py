@@ -240,10 +240,17 @@ class BatchWriter(Closing):
 
     def _give_up_late(self) -> None:
         now = now_ms()
+        for leader, link in self._routes.links.items():
+            parcel = link.late(now)
+            if parcel is not None:
+                raise self._too_late(parcel.queue, f"broker {leader} has not answered")
         for queue in self._busy:
             if now > queue.waiting[0].deadline_ms:
-                why = f"not written within {self._timeout_ms / 1000:g} s: {queue.last_problem}"
-                raise KafkaError(ErrorCode.request_timed_out, f"{queue}: {why}")
+                raise self._too_late(queue, queue.last_problem)
+
+    def _too_late(self, queue: WriteQueue, why: str) -> KafkaError:
+        what = f"{queue}: not written within {self._timeout_ms / 1000:g} s: {why}"
+        return KafkaError(ErrorCode.request_timed_out, what)
 
 
 def _fitting(parcels: list[Parcel]) -> list[Parcel]:

@@ -45,13 +45,7 @@ ROUNDING_MS: Final = 1000
 """ZooKeeper rounds the end of a session up to its ticks."""
 
 
-def _split(path: str) -> tuple[str, str]:
-    parent, _, name = path.rpartition("/")
-    return parent or "/", name
-
-
 _NODES: Final = (*paths.BASE, paths.CLUSTER_ID)
-_PARENTS: Final = tuple(dict.fromkeys(_split(path)[0] for path in _NODES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,21 +76,21 @@ class Preparation:
         self._make_base_nodes()
 
     def _make_base_nodes(self) -> None:
-        """Mostly all of them are there, which a look at their parents tells."""
-        asks: list[Ask[list[str] | CoordinationError]] = [
-            partial(self._coordination.children, parent) for parent in _PARENTS
+        """Mostly all of them are there. Everybody may ask whether a node is, also who may not read
+        what is above it."""
+        asks: list[Ask[Stat | CoordinationError | None]] = [
+            partial(self._coordination.exists, path) for path in _NODES
         ]
         gather(asks, self._looked)
 
-    def _looked(self, answers: list[list[str] | CoordinationError]) -> None:
-        there: set[tuple[str, str]] = set()
-        for parent, names in zip(_PARENTS, answers, strict=True):
-            if not isinstance(names, CoordinationError):
-                there.update((parent, name) for name in names)
-            elif names.trouble is not Trouble.no_node:
-                self._done(names)
+    def _looked(self, answers: list[Stat | CoordinationError | None]) -> None:
+        missing = []
+        for path, answer in zip(_NODES, answers, strict=True):
+            if isinstance(answer, CoordinationError):
+                self._done(answer)
                 return
-        missing = [path for path in _NODES if _split(path) not in there]
+            if answer is None:
+                missing.append(path)
         if missing:
             self._coordination.write([self._new(path) for path in missing], self._made_base_nodes)
         else:
@@ -127,8 +121,8 @@ class Preparation:
             self._done(
                 BadValue(
                     f"the log dirs belong to the cluster {self._expected_cluster_id}, but the "
-                    f"coordinator is that of {self._cluster_id}; start with the log dirs or the "
-                    "coordinator that belong together"
+                    f"coordinator is that of {self._cluster_id}; start with the log dirs and the "
+                    "zookeeper.connect that belong together"
                 )
             )
         elif self._broker_id < 0:

@@ -39,7 +39,9 @@ def _compile(pattern: str) -> _Compiled:
     try:
         compiled: _Compiled = re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
+        why = error.args[0]
+        told = why.decode(errors="replace") if isinstance(why, bytes) else error
         raise KafkaError(
-            ErrorCode.invalid_regular_expression, f"{pattern!r} is no regular expression: {error}"
+            ErrorCode.invalid_regular_expression, f"{pattern!r} is no regular expression: {told}"
         ) from error
     return compiled

@@ -77,6 +77,9 @@ class Answers(Protocol):
 
     def answered(self, request: "Request") -> None: ...
 
+    def go_on(self) -> None:
+        """Serves what waited behind a long request."""
+
     def close(self, why: str) -> None: ...
 
     def abort(self, why: str) -> None:
@@ -145,7 +148,17 @@ class Request:
     def answer(self, response: Any) -> None:
         """Gives the response, now or later, once."""
         assert self.parts is None, "a request is answered once"
-        self.parts = self.api.write(self, response)
+        self.answer_packed(self.api.write(self, response))
+
+    def let_others_in(self) -> None:
+        """It waits for something: what came behind it need not."""
+        self.is_long = False
+        self.connection.go_on()
+
+    def answer_packed(self, parts: list[Part]) -> None:
+        """As the bytes that are sent."""
+        assert self.parts is None, "a request is answered once"
+        self.parts = parts
         self.is_long = False
         self.connection.answered(self)
 

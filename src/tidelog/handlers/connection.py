@@ -67,6 +67,7 @@ class ClientConnection:
         "_pending",
         "_quiet_checks",
         "_share_bytes",
+        "buffer",
         "client_id",
         "listener",
     )
@@ -78,6 +79,7 @@ class ClientConnection:
         self._node = node
         self._link = link
         self._frames = frames
+        self.buffer = frames.buffer
         self._apis = owner.apis
         self._pending: deque[Request] = deque()
         self._held: deque[bytearray] = deque()
@@ -104,9 +106,6 @@ class ClientConnection:
         self._link.resume()
 
     # -- what the network calls
-
-    def buffer(self) -> memoryview:
-        return self._frames.buffer()
 
     def received(self, size: int) -> None:
         self._quiet_checks = 0
@@ -185,7 +184,9 @@ class ClientConnection:
         if requests:
             self._handle_together(requests, frames)
         for frame in frames[len(requests) :]:
-            if not self._is_closed:
+            if self._held or (self._pending and self._is_crowded()):
+                self._held.append(bytearray(frame))
+            elif not self._is_closed:
                 self._serve(frame)
 
     def _handle_together(self, requests: list[Request], frames: list[memoryview]) -> None:
@@ -270,6 +271,10 @@ class ClientConnection:
             self._serve_held()
         if self._is_finishing:
             self._close_if_finished()
+
+    def go_on(self) -> None:
+        if self._is_paused:
+            self._serve_held()
 
     def _send(self, parts: list[Part]) -> None:
         room = self._share_bytes - REQUEST_BYTES

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_TOPIC_ID, Image, TopicInfo
+from tidelog.cluster.znodes import id_text
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import NO_ERROR, Values, error_fields, id_bytes
 from tidelog.handlers.rows import Answering, Rows, answer_in_slices
@@ -59,7 +60,7 @@ def _check(node: Node, version: int, name: str | None, topic_id: bytes) -> _Name
     elif name is not None and topic_id != NO_TOPIC_ID:
         error = _invalid("only one of topic name and id may be specified")
     elif name is None and topic_id not in image.topic_names:
-        error = KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {topic_id.hex()}")
+        error = KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {id_text(topic_id)}")
     return _Named(name=name, topic_id=topic_id, error=error)
 
 

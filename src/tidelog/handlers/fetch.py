@@ -3,22 +3,27 @@
 The answer takes what is ready, as much as it may hold, but at least one batch. A consumer
 sees what is below the high watermark (R4), or below the last stable offset if it wants
 committed transactions only; a follower sees all there is, and says by what it asks for how far
-it is. Waiting and cold files are the business of `fetching`.
+it is. Waiting and cold files are the business of `fetching`; what needs neither goes straight
+through (`straight_fetch`).
 """
-
-from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.fetching import Answer, Fetching
+from tidelog.handlers.found import row_of, tag_diverging
+from tidelog.handlers.rows import work_in_slices
+from tidelog.handlers.straight_fetch import answer_straight
+from tidelog.handlers.wide_fetch import ROWS_MAX, fetching_in_slices
 from tidelog.serving.fetch_sessions import FIRST_EPOCH, NO_SESSION, FetchSession
 from tidelog.wire.fetch import FetchRequest, read_fetch_request, write_fetch_response
-from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
-
-NO_PREFERRED_REPLICA: Final = -1
+from tidelog.wire.one_fetch import read_one_fetch
 
 
-def handle(node: Node, request: Request) -> Answer | None:
+def handle(node: Node, request: Request) -> Answer | list[Part] | None:
+    return answer_straight(node, request) or _handle_any(node, request)
+
+
+def _handle_any(node: Node, request: Request) -> Answer | None:
     fetch: FetchRequest = request.body
     if fetch.replica_id >= 0 and request.listener != node.inter_broker_listener:
         # A client that passed for a follower could move the high watermark.
@@ -30,6 +35,9 @@ def handle(node: Node, request: Request) -> Answer | None:
     except KafkaError as error:
         return Answer(0, int(error.code), ())
     session.follower = fetch.replica_id
+    if len(fetch.partitions) + len(fetch.forgotten) > ROWS_MAX:
+        work_in_slices(node, request, fetching_in_slices(node, request, session))
+        return None
     if fetch.forgotten:
         session.forget(fetch.forgotten)
     session.place(fetch.partitions)
@@ -42,31 +50,14 @@ def handle(node: Node, request: Request) -> Answer | None:
     return Fetching(node, request, session).start()
 
 
-def write(request: Request, answer: Answer) -> list[Part]:
-    rows = [
-        (
-            found.position.topic,
-            found.position.index,
-            found.error,
-            found.high_watermark,
-            found.last_stable_offset,
-            found.log_start_offset,
-            found.aborted,
-            NO_PREFERRED_REPLICA,
-            found.size,
-        )
-        for found in answer.found
-    ]
+def write(request: Request, answer: Answer | list[Part]) -> list[Part]:
+    if isinstance(answer, list):
+        return answer
+    rows = [row_of(found) for found in answer.found]
     texts = write_fetch_response(
         request.correlation_id, request.version, answer.session_id, answer.error, rows
     )
-    diverging = {
-        row: FetchTags(diverging=found.diverging)
-        for row, found in enumerate(answer.found)
-        if found.diverging is not None
-    }
-    if diverging:
-        tag_fetch_response(texts, request.version, diverging)
+    tag_diverging(request, texts, answer.found)
     parts: list[Part] = []
     copied = [texts[0]]
     for found, text in zip(answer.found, texts[1:], strict=True):
@@ -82,7 +73,7 @@ def write(request: Request, answer: Answer) -> list[Part]:
 
 
 def read(_key: int, version: int, frame: memoryview, at: int) -> FetchRequest:
-    return read_fetch_request(frame, at, version)
+    return read_one_fetch(frame, at, version) or read_fetch_request(frame, at, version)
 
 
 API = Api(key=1, first=4, last=18, handle=handle, read=read, write=write)

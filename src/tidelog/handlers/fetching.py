@@ -8,15 +8,19 @@ are not in the page cache are read beside the loop before they are sent; so are 
 there when the broker started, once, to find what has rotted on the disk.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
+from tidelog.handlers.found import COPIED_BYTES_MAX as COPIED_BYTES_MAX
+from tidelog.handlers.found import Answer as Answer
+from tidelog.handlers.found import Found, copied, failed, is_cold, is_news
 from tidelog.handlers.local_partitions import find_local
-from tidelog.handlers.ranges import look_through, must_be_read
+from tidelog.handlers.ranges import look_through
 from tidelog.log.aborted import aborted_in
+from tidelog.log.files import Cold, Warmed
 from tidelog.log.partition_log import Slice
 from tidelog.log.unverified import Stretch
 from tidelog.partition import Partition
@@ -25,37 +29,17 @@ from tidelog.serving.waiting import Awaited
 from tidelog.wire.fetch import FetchRequest
 
 READ_COMMITTED: Final = 1
-COPIED_BYTES_MAX: Final = 96 * 1024
 WARMING_LANES: Final = 4
 UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
 _CORRUPT: Final = int(ErrorCode.corrupt_message)
 _DAMAGED: Final = int(ErrorCode.kafka_storage_error)
-
-
-class Found(NamedTuple):
-    """What there is at one position."""
-
-    position: Position
-    error: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[tuple[int, int]] | None
-    records: Slice | bytes | None
-    size: int
-    diverging: tuple[int, int] | None = None
-    """For a follower whose log is not a part of this one."""
-
-
-class Answer(NamedTuple):
-    session_id: int
-    error: int
-    found: Sequence[Found]
+_NOTHING_WARMED: Final = Warmed()
 
 
 class Fetching:
     __slots__ = (
+        "_cold",
         "_committed_only",
         "_fetch",
         "_follower",
@@ -64,6 +48,7 @@ class Fetching:
         "_request",
         "_session",
         "_timer",
+        "_warmed",
     )
 
     def __init__(self, node: Node, request: Request, session: FetchSession) -> None:
@@ -77,19 +62,57 @@ class Fetching:
         )
         self._is_woken = False
         self._timer: Timer | None = None
+        self._cold: list[tuple[Cold, Partition]] | None = None
+        """What lookups in closed segments would have to wait for."""
+        self._warmed = _NOTHING_WARMED
 
     def start(self) -> Answer | None:
         """The answer, if there is one already."""
         found, is_enough = self._look()
+        if self._cold is not None:
+            self._thaw(self._cold, self._start_again)
+            return None
         if is_enough or self._fetch.max_wait_ms <= 0:
             return self._finish(found)
+        self._wait(found)
+        return None
+
+    def _start_again(self) -> None:
+        # Another fetch may have taken the session over meanwhile.
+        self._session.interrupt()
+        answer = self.start()
+        if answer is not None:
+            self._request.answer(answer)
+
+    def _thaw(self, cold: list[tuple[Cold, Partition]], then: Callable[[], None]) -> None:
+        """Reads beside the loop what lookups wait for."""
+        self._cold = None
+        self._warmed = self._warmed | {(one.path, one.position) for one, _ in cold}
+
+        def read() -> tuple[OSError, Partition] | None:
+            for one, partition in cold:
+                try:
+                    one.file.pread(one.size, one.position)
+                except OSError as error:
+                    return error, partition
+            return None
+
+        def done(end: tuple[OSError, Partition] | Exception | None) -> None:
+            if isinstance(end, tuple):
+                error, partition = end
+                partition.log.failed(error)
+            then()
+
+        lane = cold[0][1].index % WARMING_LANES
+        self._node.loop.offload(f"warm {lane}", read, done)
+
+    def _wait(self, found: list[Found]) -> None:
         node = self._node
         ends_at = node.clock.monotonic_ms() + self._fetch.max_wait_ms
         self._timer = node.loop.call_at(ends_at, self.interrupt)
         self._request.on_close = self._abandon
         self._request.on_stop = self.interrupt
         self._park(found)
-        return None
 
     # -- waiting
 
@@ -102,7 +125,7 @@ class Fetching:
                 self._wait_for(position.partition, position)
         if self._follower != NO_FOLLOWER and not session.is_full:
             for here in found:
-                if _is_news(here):
+                if is_news(here):
                     here.position.note()
 
     def _wait_for(self, partition: Awaited, position: Position) -> None:
@@ -154,18 +177,19 @@ class Fetching:
 
     # -- looking
 
-    def _look(self) -> tuple[list[Found], bool]:
+    def _look(self, taken: int = 0) -> tuple[list[Found], bool]:
         """What is at the positions that are ready, and whether that is enough to answer with.
         Those with more to give stay ready, behind those that found no room in this answer. What a
         follower has may commit something, whoever waited for that may write, and others of its
-        positions become ready: they are looked at in a moment."""
+        positions become ready: they are looked at in a moment. `taken` bytes of the answer were
+        found before."""
         session = self._session
-        room = min(self._fetch.max_bytes, self._node.fetch_bytes_max)
+        room = min(self._fetch.max_bytes, self._node.fetch_bytes_max) - taken
         found: list[Found] = []
         skipped: dict[Position, None] = {}
         served: dict[Position, None] = {}
-        size = 0
-        failed = not session.positions
+        size = taken
+        is_failed = not session.positions
         ready, session.ready = session.ready, {}
         for position in ready:
             here = self._look_at(position, room, size == 0)
@@ -174,7 +198,7 @@ class Fetching:
                 continue
             found.append(here)
             if here.error or here.diverging is not None:
-                failed = True
+                is_failed = True
                 served[position] = None
             elif here.size:
                 assert isinstance(here.records, Slice)
@@ -185,11 +209,11 @@ class Fetching:
             else:
                 assert position.partition is not None
                 self._wait_for(position.partition, position)
-                failed = failed or self._has_moved_start(here)
+                is_failed = is_failed or self._has_moved_start(here)
         if session.ready:
             self.wake()
         session.ready = skipped | served | session.ready if skipped or session.ready else served
-        return found, failed or size >= self._fetch.min_bytes
+        return found, is_failed or size >= self._fetch.min_bytes
 
     def _has_moved_start(self, found: Found) -> bool:
         """Whether a follower has to be told that its log should begin later: somebody waits."""
@@ -197,7 +221,7 @@ class Fetching:
         return self._follower != NO_FOLLOWER and found.log_start_offset > told != UNKNOWN
 
     def _look_at(self, position: Position, room: int, is_first: bool) -> Found | None:
-        """None if there is something, but no room for it."""
+        """None if there is something, but no room for it, or it cannot be looked up yet."""
         if room <= 0 and not is_first:
             return None
         try:
@@ -208,9 +232,14 @@ class Fetching:
             if self._follower != NO_FOLLOWER:
                 return self._look_for_follower(position, partition, room, is_first)
             records = partition.read(
-                position.fetch_offset, room, committed_only=self._committed_only
+                position.fetch_offset, room, self._committed_only, self._warmed
             )
             aborted = self._aborted(partition, position.fetch_offset, records)
+        except Cold as cold:
+            assert isinstance(position.partition, Partition)
+            self._cold = self._cold or []
+            self._cold.append((cold, position.partition))
+            return None
         except KafkaError as error:
             code = int(error.code)
             if code == _CORRUPT and isinstance(position.partition, Partition):
@@ -251,7 +280,7 @@ class Fetching:
         throttle, place = self._node.leader_throttle, (partition.topic_id, partition.index)
         if throttle.holds(*place, self._follower, position):
             return self._found(position, partition, None)
-        records = partition.read_as_follower(position.fetch_offset, room)
+        records = partition.read_as_follower(position.fetch_offset, room, self._warmed)
         if records is not None and not is_first and records.size > room:
             return None
         return self._found(position, partition, records)
@@ -286,7 +315,7 @@ class Fetching:
         if session.is_full:
             found = self._all_of(found)
         else:
-            found = [here for here in found if _is_news(here)]
+            found = [here for here in found if is_news(here)]
         for here in found:
             here.position.told_high_watermark = here.high_watermark
             here.position.told_log_start = here.log_start_offset
@@ -294,11 +323,15 @@ class Fetching:
                 self._count(here.position.partition, here.size)
         if session.id == NO_SESSION:
             session.end()
-        cold = [here for here in found if _is_cold(here)]
+        cold = [here for here in found if is_cold(here)]
         if cold:
-            self._warm(cold, found)
+            self._warm(cold, lambda seen: self._request.answer(self._answer_of(found, seen)))
             return None
-        return Answer(session.id, _GOOD, [_copied(here) for here in found])
+        return Answer(session.id, _GOOD, [copied(here) for here in found])
+
+    def _answer_of(self, found: list[Found], seen: dict[int, Found]) -> Answer:
+        rows = [copied(seen.get(id(here), here)) for here in found]
+        return Answer(self._session.id, _GOOD, rows)
 
     def _count(self, partition: Partition, size: int) -> None:
         if self._follower == NO_FOLLOWER:
@@ -324,9 +357,9 @@ class Fetching:
         except KafkaError as error:
             return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
 
-    def _warm(self, cold: list[Found], found: list[Found]) -> None:
-        """Reads what is cold beside the loop, and checks it if nobody has, then answers. A disk
-        that fails takes its dir offline, and the consumer is told."""
+    def _warm(self, cold: list[Found], then: Callable[[dict[int, Found]], None]) -> None:
+        """Reads what is cold beside the loop, and checks it if nobody has; `then` is told what to
+        send instead of it. A disk that fails takes its dir offline, and the consumer is told."""
         slices = [here.records for here in cold if isinstance(here.records, Slice)]
 
         def read() -> list[Stretch | None]:
@@ -334,16 +367,15 @@ class Fetching:
 
         def done(end: list[Stretch | None] | Exception) -> None:
             if isinstance(end, Exception):
-                seen = {id(here): _failed(here, end) for here in cold}
+                seen = {id(here): failed(here, end) for here in cold}
             else:
                 seen = {
                     id(here): self._sound(here, records, stretch)
                     for here, records, stretch in zip(cold, slices, end, strict=True)
                 }
-            rows = [_copied(seen.get(id(here), here)) for here in found]
-            self._request.answer(Answer(self._session.id, _GOOD, rows))
+            then(seen)
 
-        lane = found[0].position.index % WARMING_LANES
+        lane = cold[0].position.index % WARMING_LANES
         self._node.loop.offload(f"warm {lane}", read, done)
 
     def _sound(self, found: Found, records: Slice, seen: Stretch | None) -> Found:
@@ -357,41 +389,3 @@ class Fetching:
         if not size:
             return found._replace(error=_DAMAGED, records=None, size=0)
         return found._replace(records=records._replace(size=size), size=size)
-
-
-def _copied(found: Found) -> Found:
-    """A small range as bytes: that is cheaper to send together with its answer."""
-    records = found.records
-    if not isinstance(records, Slice) or records.size > COPIED_BYTES_MAX:
-        return found
-    try:
-        return found._replace(records=records.file.pread(records.size, records.position))
-    except OSError as error:
-        return _failed(found, error)
-
-
-def _failed(found: Found, error: Exception | None) -> Found:
-    """What a consumer is told of a range that the disk did not give."""
-    assert isinstance(found.position.partition, Partition)
-    assert isinstance(error, OSError)
-    code = found.position.partition.log.failed(error).code
-    return found._replace(error=int(code), records=None, size=0)
-
-
-def _is_news(found: Found) -> bool:
-    """Whether a consumer with a session has to be told."""
-    position = found.position
-    return (
-        found.size > 0
-        or found.error != _GOOD
-        or found.diverging is not None
-        or found.high_watermark != position.told_high_watermark
-        or found.log_start_offset != position.told_log_start
-    )
-
-
-def _is_cold(found: Found) -> bool:
-    records, partition = found.records, found.position.partition
-    if not isinstance(records, Slice) or not isinstance(partition, Partition):
-        return False
-    return must_be_read(partition.log, records)

@@ -1,6 +1,7 @@
 """Finding a partition that this broker leads, or saying why it is not found here."""
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.znodes import id_text
 from tidelog.handlers.api import Node
 from tidelog.partition import Partition
 
@@ -13,7 +14,7 @@ def find_local(node: Node, topic: str | bytes, index: int) -> Partition:
     info = None if name is None else image.topics.get(name)
     if info is None or not 0 <= index < len(info.partitions):
         if isinstance(topic, bytes) and info is None:
-            raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {topic.hex()}")
+            raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {id_text(topic)}")
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{index}"
         )

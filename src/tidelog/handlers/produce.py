@@ -7,6 +7,7 @@ it is appended, and a request is answered when its last batch is done. acks=0 ge
 all, so an error closes the connection: that is the only way to tell (A1).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -21,31 +22,54 @@ from tidelog.handlers.producing import (
     NOTHING,
     Producing,
     Result,
+    Undone,
     refusal,
 )
+from tidelog.handlers.rows import work_in_slices
 from tidelog.handlers.verifying import must_be_verified
+from tidelog.handlers.wide_produce import ROWS_MAX, producing_in_slices
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL
-from tidelog.wire.produce import ProduceRequest, read_produce_request, write_produce_response
+from tidelog.wire.produce import (
+    ProducePartition,
+    ProduceRequest,
+    read_produce_request,
+    write_produce_response,
+)
 
 _NOT_YET: Final[Result] = (0, NOTHING, NOTHING, NOTHING, None)
 
 
 def handle(node: Node, request: Request) -> list[Result] | None:
     produce: ProduceRequest = request.body
+    rows = produce.partitions
     if produce.acks not in ACKS:
         wrong = KafkaError(
             ErrorCode.invalid_required_acks, f"acks={produce.acks} is none of -1, 0, 1"
         )
-        return [refusal(wrong)] * len(produce.partitions)
+        return [refusal(wrong)] * len(rows)
+    if len(rows) > ROWS_MAX:
+        work_in_slices(node, request, producing_in_slices(node, request, append_rows))
+        return None
+    results: list[Result] = []
+    undone = append_rows(node, request, rows, results)
+    if undone is not None:
+        Producing(node, request, results).wait(undone)
+        return None
+    return results
+
+
+def append_rows(
+    node: Node, request: Request, rows: Sequence[ProducePartition], results: list[Result]
+) -> Undone | None:
+    """Adds a result for each row; those that are not done yet are returned, if there are any."""
     now_ms = node.clock.now_ms()
     find = node.partitions.by_key.get
-    wants_all = produce.acks == ALL
-    results: list[Result] = []
+    wants_all = request.body.acks == ALL
     slow: list[tuple[int, Partition, memoryview]] = []
     uncommitted: list[tuple[int, Partition]] = []
     unverified: list[tuple[int, Partition, memoryview]] = []
-    for topic, index, batch in produce.partitions:
+    for topic, index, batch in rows:
         partition = find((topic, index))
         try:
             if partition is None:
@@ -62,7 +86,8 @@ def handle(node: Node, request: Request) -> list[Result] | None:
                 unverified.append((len(results), partition, batch))
                 results.append(_NOT_YET)
                 continue
-            if partition.is_slow(batch):
+            # A partition that is named twice gets what it is sent in that order.
+            if partition.is_slow(batch) or (slow and _is_among(partition, slow)):
                 slow.append((len(results), partition, batch))
                 results.append(_NOT_YET)
                 continue
@@ -75,9 +100,12 @@ def handle(node: Node, request: Request) -> list[Result] | None:
         except KafkaError as error:
             results.append(refusal(error))
     if slow or uncommitted or unverified:
-        Producing(node, request, results).wait(slow, uncommitted, unverified)
-        return None
-    return results
+        return slow, uncommitted, unverified
+    return None
+
+
+def _is_among(partition: Partition, slow: list[tuple[int, Partition, memoryview]]) -> bool:
+    return any(other is partition for _, other, _ in slow)
 
 
 def _check_is_for_clients(partition: Partition) -> None:

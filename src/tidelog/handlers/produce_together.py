@@ -148,6 +148,6 @@ def _results(node: Node, request: Request, row: list[_Run]) -> list[Result] | No
             and run.partition.high_watermark < run.partition.log.log_end_offset
         ]
         if uncommitted:
-            Producing(node, request, results).wait([], uncommitted, [])
+            Producing(node, request, results).wait(([], uncommitted, []))
             return None
     return results

@@ -16,6 +16,14 @@ Result = tuple[int, int, int, int, str | None]
 """Error code, first offset, time of the append if that is the records' time, log start offset,
 and a sentence where there is an error."""
 
+Undone = tuple[
+    list[tuple[int, Partition, memoryview]],
+    list[tuple[int, Partition]],
+    list[tuple[int, Partition, memoryview]],
+]
+"""Batches that are slow to append, that are to be committed, and that are to be verified first, by
+their places among the results."""
+
 ALL: Final = -1
 ACKS: Final = (ALL, 0, 1)
 NOTHING: Final = -1
@@ -31,28 +39,31 @@ class Producing:
     """A request with batches that are not done yet, until the last of them is. Who wants them
     committed waits no longer than he said; they may be committed all the same."""
 
-    __slots__ = ("_node", "_request", "_results", "_timer", "_undone")
+    __slots__ = ("_is_over", "_node", "_request", "_results", "_timer", "_undone")
 
     def __init__(self, node: Node, request: Request, results: list[Result]) -> None:
         self._node = node
         self._request = request
         self._results = results
         self._undone: set[int] = set()
+        self._is_over = False
         self._timer: Timer | None = None
 
-    def wait(
-        self,
-        slow: list[tuple[int, Partition, memoryview]],
-        uncommitted: list[tuple[int, Partition]],
-        unverified: list[tuple[int, Partition, memoryview]],
-    ) -> None:
-        node = self._node
+    def wait(self, undone: Undone) -> None:
+        self._begin_timer()
+        self._take_up(undone)
+
+    def _begin_timer(self) -> None:
         produce: ProduceRequest = self._request.body
-        self._undone = {row[0] for row in uncommitted}
-        self._undone |= {row[0] for row in (*slow, *unverified)}
         if produce.acks == ALL:
-            ends_at = node.clock.monotonic_ms() + max(0, produce.timeout_ms)
-            self._timer = node.loop.call_at(ends_at, self._give_up)
+            ends_at = self._node.clock.monotonic_ms() + max(0, produce.timeout_ms)
+            self._timer = self._node.loop.call_at(ends_at, self._give_up)
+
+    def _take_up(self, undone: Undone) -> None:
+        node = self._node
+        slow, uncommitted, unverified = undone
+        self._undone |= {row[0] for row in uncommitted}
+        self._undone |= {row[0] for row in (*slow, *unverified)}
         for at, partition in uncommitted:
             partition.acks.wait(partition.log.log_end_offset, self._commit_of(at))
         for at, partition, batch in slow:
@@ -108,10 +119,8 @@ class Producing:
 
     def _done(self, at: int) -> None:
         self._undone.discard(at)
-        if not self._undone and self._request.parts is None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._request.answer(self._results)
+        if not self._undone and not self._is_over:
+            self._end()
 
     def _give_up(self) -> None:
         late = KafkaError(
@@ -121,6 +130,16 @@ class Producing:
         for at in self._undone:
             self._results[at] = refusal(late)
         self._undone.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._answer()
+
+    def _answer(self) -> None:
         self._request.answer(self._results)
 
     def _result(self, partition: Partition, offset: int | KafkaError) -> Result:

@@ -9,6 +9,7 @@ from typing import Final
 
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Answers, Api, Request
+from tidelog.handlers.wide_produce import ROWS_MAX
 from tidelog.wire.header import read_request_header
 
 PRODUCE: Final = 0
@@ -33,8 +34,8 @@ def runs_of(frames: list[memoryview]) -> list[list[memoryview]]:
 def read_together(
     connection: Answers, apis: Mapping[int, Api], frames: list[memoryview]
 ) -> list[Request]:
-    """The requests of a run, up to one of another version, or one that cannot be read: what is
-    wrong with that is said when its turn has come."""
+    """The requests of a run, up to one of another version, one that is served in slices, or one
+    that cannot be read: what is wrong with that is said when its turn has come."""
     requests: list[Request] = []
     api = apis.get(PRODUCE)
     if api is None:
@@ -49,6 +50,8 @@ def read_together(
                 break
             body = api.read(api.key, version, frame, at)
         except KafkaError:
+            break
+        if len(body.partitions) > ROWS_MAX:
             break
         correlation_id, client_id = header.correlation_id, header.client_id
         requests.append(Request(connection, api, version, correlation_id, client_id, body))

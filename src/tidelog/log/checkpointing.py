@@ -58,6 +58,29 @@ def checkpointing(log_dir: "LogDir") -> Steps:
             log.log_start_is_durable(starts[partition])
 
 
+def lower_offsets(log_dir: "LogDir", partition: TopicPartition, to: int) -> None:
+    """A log is about to be cut: what is appended there afterwards is neither compacted nor
+    committed, also if this process dies before the next checkpoint."""
+    if log_dir.cleaner_offsets.get(partition, 0) > to:
+        log_dir.cleaner_offsets[partition] = to
+        log_dir.persist_cleaner_offsets()
+    if log_dir.high_watermarks.get(partition, 0) > to:
+        log_dir.high_watermarks[partition] = to
+        log_dir.persist_high_watermarks()
+
+
+def lower_watermarks(log_dir: "LogDir") -> None:
+    """The same for the logs of a dir that was just opened, whose ends may have been lost."""
+    lost = {
+        partition: log.log_end_offset
+        for partition, log in log_dir.logs.items()
+        if log_dir.high_watermarks.get(partition, 0) > log.log_end_offset
+    }
+    if lost:
+        log_dir.high_watermarks.update(lost)
+        log_dir.persist_high_watermarks()
+
+
 def _contents(log_dir: "LogDir", starts: Offsets, points: Offsets) -> dict[str, bytes]:
     log_dir.log_starts.update(starts)
     log_dir.recovery_points.update(points)

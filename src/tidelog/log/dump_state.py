@@ -31,13 +31,13 @@ def _producer(producer: Producer) -> str:
     transaction = "OptionalLong.empty" if first == NO_TRANSACTION else f"OptionalLong[{first}]"
     line = (
         f"producerEpoch: {producer.epoch} coordinatorEpoch: {producer.coordinator_epoch}"
-        f" currentTxnFirstOffset: {transaction} lastTimestamp: {producer.last_timestamp} "
+        f" currentTxnFirstOffset: {transaction} lastTimestamp: {producer.last_timestamp}"
     )
     if producer.last_offset < 0:
         return line
     delta = producer.last_offset_delta
     return (
-        f"{line}firstSequence: {(producer.last_sequence - delta) % SEQUENCE_LIMIT}"
+        f"{line} firstSequence: {(producer.last_sequence - delta) % SEQUENCE_LIMIT}"
         f" lastSequence: {producer.last_sequence} lastOffset: {producer.last_offset}"
         f" offsetDelta: {delta} timestamp: {producer.last_timestamp}"
     )

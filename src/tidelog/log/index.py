@@ -257,14 +257,40 @@ class SparseIndex:
 
 class OffsetIndex(SparseIndex):
     """Its blocks have, behind the positions, the size of the batch that was seen there, if every
-    offset from behind the entry before is in it; otherwise 0."""
+    offset from behind the entry before is in it; otherwise 0. So have the entries of the active
+    segment, if this process has appended the batch."""
 
     PARTS = OFFSET_PARTS
 
-    __slots__ = ()
+    __slots__ = ("_sizes",)
 
     def __init__(self, files: OpenFiles, path: str) -> None:
         super().__init__(files, path, OFFSET_ENTRY)
+        self._sizes: Numbers = array("I")
+
+    def append(self, key: int, value: int, size: int = 0) -> None:
+        super().append(key, value)
+        self._sizes.append(size)
+
+    def truncate(self, count: int) -> None:
+        super().truncate(count)
+        del self._sizes[count:]
+
+    def close_for_writing(self) -> None:
+        super().close_for_writing()
+        self._sizes = array("I")
+
+    def _use(self, keys: Numbers, values: Numbers) -> None:
+        super()._use(keys, values)
+        self._sizes = array("I", bytes(len(keys) * self._sizes.itemsize))
+
+    def batch_at(self, key: int) -> tuple[int, int] | None:
+        """Of the active segment: position and size of the batch that reaches a relative offset, if
+        they are known."""
+        assert self._keys is not None
+        found = bisect_left(self._keys, key)
+        size = self._sizes[found] if found < self._count else 0
+        return (self._values[found], size) if size else None
 
     def around(self, key: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of the active segment: the last entry below a relative offset and the first that is

@@ -23,7 +23,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Clock, Disk, Lock, Workers
 from tidelog.log import recovery
-from tidelog.log.checkpointing import checkpointing
+from tidelog.log.checkpointing import checkpointing, lower_offsets, lower_watermarks
 from tidelog.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -139,6 +139,7 @@ class LogDir:
                     remove_all(self.disk, [], [f"{self.path}/{name}"])
                 elif partition is not None:
                     self._open_log(partition, settings_of(partition))
+            lower_watermarks(self)
             self._write(BOOT_ID, self.clock.boot_id().encode())
             self._is_open = True
         except OSError as error:
@@ -321,12 +322,10 @@ class LogDir:
         except OSError as error:
             raise self.fail(error) from error
 
-    def lower_cleaner_offset(self, partition: TopicPartition, to: int) -> None:
+    def lower_offsets(self, partition: TopicPartition, to: int) -> None:
         """Called by every truncation; what a compaction under way has read may be gone."""
         self.truncations[partition] = self.truncations.get(partition, 0) + 1
-        if self.cleaner_offsets.get(partition, 0) > to:
-            self.cleaner_offsets[partition] = to
-            self.persist_cleaner_offsets()
+        lower_offsets(self, partition, to)
 
     def _all_offsets(self) -> dict[str, dict[TopicPartition, int]]:
         return {

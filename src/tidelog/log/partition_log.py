@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import Buffer, File
+from tidelog.log.files import Warmed
 from tidelog.log.followed_batches import check_followed, note_run, run_for
 from tidelog.log.log_files import LogFiles
 from tidelog.log.producers import FRESH, NO_TRANSACTION, SEQUENCE_MAX
@@ -271,22 +272,42 @@ class PartitionLog(LogFiles):
 
     # -- read
 
-    def read(self, offset: int, max_bytes: int, upto: int) -> Slice:
+    def read(self, offset: int, max_bytes: int, upto: int, warmed: Warmed | None = None) -> Slice:
         """The range from the batch that holds `offset`, below the offset `upto`, of at most
         `max_bytes`, but never less than one batch, and mostly of whole ones. Its size is 0 if there
-        is nothing to read."""
+        is nothing to read. Given what was `warmed`, a lookup does not wait for the disk for
+        anything else, but raises `Cold`."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.offset_out_of_range,
-                f"{self.partition}: offset {offset} is not between the log start "
-                f"{self.log_start_offset} and the log end {self.log_end_offset}",
-            )
+            raise self._out_of_range(offset)
+        if warmed is not None and offset < self.segments.active.base_offset:
+            return self._read_warmed(offset, max_bytes, upto, warmed)
         try:
             return self._read(offset, max_bytes, upto)
         except DamagedIndex as damage:
             return self.mended(damage, lambda: self._read(offset, max_bytes, upto))
         except OSError as error:
             raise self.failed(error) from error
+
+    def _read_warmed(self, offset: int, max_bytes: int, upto: int, warmed: Warmed) -> Slice:
+        files = self.home.files
+        files.warmed = warmed
+        try:
+            return self._read(offset, max_bytes, upto)
+        except DamagedIndex as found:
+            damage = found
+        except OSError as error:
+            raise self.failed(error) from error
+        finally:
+            files.warmed = None
+        # An index is made anew from all of its log, and that is waited for.
+        return self.mended(damage, lambda: self._read(offset, max_bytes, upto))
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"{self.partition}: offset {offset} is not between the log start "
+            f"{self.log_start_offset} and the log end {self.log_end_offset}",
+        )
 
     def _read(self, offset: int, max_bytes: int, upto: int) -> Slice:
         segments = self.segments

@@ -93,6 +93,8 @@ class Producer:
 class Producers:
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
+        self.newcomers: set[int] = set()
+        """Those without a batch here that must begin with sequence 0: their transaction does."""
         self._open: list[int] = []
         """Where the open transactions begin."""
         self.undecided: list[tuple[int, int]] = []
@@ -106,6 +108,8 @@ class Producers:
         """FRESH if the batch may be appended, or the offset it already has. Changes nothing."""
         producer = self.by_id.get(producer_id)
         if producer is None:
+            if first_sequence and producer_id in self.newcomers:
+                raise _out_of_order(producer_id, first_sequence, "0")
             return FRESH
         if epoch != producer.epoch:
             if epoch < producer.epoch:
@@ -154,6 +158,7 @@ class Producers:
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = Producer()
+            self.newcomers.discard(producer_id)
         if epoch != producer.epoch:
             producer.change_epoch(epoch)
         producer.last_timestamp = timestamp
@@ -174,6 +179,7 @@ class Producers:
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = Producer()
+            self.newcomers.discard(producer_id)
         first_offset = producer.txn_first_offset
         producer.change_epoch(epoch)
         producer.coordinator_epoch = coordinator_epoch
@@ -207,6 +213,12 @@ class Producers:
             and producer.txn_first_offset != NO_TRANSACTION
             and producer.epoch == epoch
         )
+
+    def begins_anew(self, producer_id: int) -> None:
+        """A producer begins a transaction here whose sequences begin at 0. If nothing is known of
+        it, a batch in the middle must not pass for the first, which may have been refused."""
+        if producer_id not in self.by_id:
+            self.newcomers.add(producer_id)
 
     def epoch_of(self, producer_id: int) -> int:
         producer = self.by_id.get(producer_id)

@@ -19,6 +19,7 @@ from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Workers
 from tidelog.log import leftovers
 from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, parse_epochs
+from tidelog.log.epoch_check import check_epochs, epochs_of
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     LOG,
@@ -33,7 +34,7 @@ from tidelog.log.files import (
 from tidelog.log.log_files import Home
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replay import reload_producers
-from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batches
+from tidelog.log.scan import EVERYTHING, Place, StoredBatch, good_batches
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
 from tidelog.log.truncation import cut_segment, cutting, finish_cut
@@ -127,19 +128,8 @@ def _read_epochs(log: PartitionLog, found: Found) -> LeaderEpochs:
         epochs.changed = path == unsynced
     except (BadValue, FileNotFoundError):
         durable = [s for s in log.segments.all if s.base_offset < found.recovery_point]
-        epochs = LeaderEpochs(_epochs_of(durable))
+        epochs = LeaderEpochs(epochs_of(durable))
         epochs.changed = True
-    return epochs
-
-
-def _epochs_of(segments: Iterable[Segment]) -> list[tuple[int, int]]:
-    """The epochs as the batches tell them: for a checkpoint that cannot be read."""
-    epochs: list[tuple[int, int]] = []
-    for segment in segments:
-        for _, header, _ in batches(segment.open_file(), 0, segment.size):
-            epoch = header.partition_leader_epoch
-            if epoch >= 0 and (not epochs or epochs[-1][0] < epoch):
-                epochs.append((epoch, header.base_offset))
     return epochs
 
 
@@ -159,6 +149,7 @@ class _Check:
             snapshot_upto = self._check_tail()
         else:
             snapshot_upto = self._check_from(self.found.recovery_point)
+        check_epochs(self.log)
         reload_producers(self.log, snapshot_upto, self.picked)
 
     def _check_tail(self) -> int:

@@ -38,12 +38,14 @@ from tidelog.records.checksum import crc32c
 NEVER_MS: Final = 1 << 62
 TAIL_BATCHES: Final = 4096
 INDEX_LOT: Final = 64
+UNKNOWN_END: Final = -1
 
 
 class Segment(SegmentReader):
     __slots__ = (
         "_index_above",
         "_index_lot",
+        "_indexed_end",
         "_indexed_position",
         "_indexed_timestamp",
         "_txn_index",
@@ -66,6 +68,7 @@ class Segment(SegmentReader):
         self.first_timestamp = NEVER_MS
         self.max_timestamp_offset = base_offset
         self._indexed_position = 0
+        self._indexed_end = UNKNOWN_END
         self._indexed_timestamp: int = NO_TIMESTAMP
         self._index_lot = 1
         self._txn_index: txn_index.TxnIndex | None = None
@@ -104,7 +107,7 @@ class Segment(SegmentReader):
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
         if position > self._index_above:
-            self._index(last_offset, position)
+            self._index(last_offset, position, size)
         elif not position:
             self.first_timestamp = timestamp if timestamp >= 0 else NEVER_MS
         self.size = position + size
@@ -131,8 +134,11 @@ class Segment(SegmentReader):
         self._tail_positions += positions[:-1]
         self.size = positions[-1]
 
-    def _index(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset - self.base_offset, position)
+    def _index(self, last_offset: int, position: int, size: int) -> None:
+        is_next = position == self._indexed_end
+        relative = last_offset - self.base_offset
+        self.offset_index.append(relative, position, size if is_next else 0)
+        self._indexed_end = position + size
         if self.max_timestamp > self._indexed_timestamp:
             self._index_time()
         self._indexed_position = position
@@ -260,6 +266,7 @@ class Segment(SegmentReader):
     def _note_from(self, position: int, end: int) -> None:
         self.size = position
         self._indexed_position = position
+        self._indexed_end = UNKNOWN_END
         self._index_above = position + self.settings.index_interval_bytes
         self._index_lot = 1
         self.roll_bytes = self.settings.segment_bytes

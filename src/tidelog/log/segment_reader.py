@@ -105,7 +105,7 @@ class SegmentReader:
             position = positions[found]
             after = positions[found + 1] if found + 1 < len(positions) else self.size
             return position, after - position
-        return self._search_active(relative)
+        return self.offset_index.batch_at(relative) or self._search_active(relative)
 
     def whole(self, offset: int, position: int, size: int) -> int:
         """How many of `size` bytes are whole batches, from the one at `position` on that `locate`

@@ -1,10 +1,11 @@
 """Cutting the end off a log, or beginning it anew elsewhere, safe against a crash in between.
 
 Before anything is cut, a recovery point below the cut is durable, so that what is appended
-afterwards will be checked after a crash. Segments go from the last to the first, each
-durably, so that a crash leaves a longer log but never one with a hole. While a cut is under
-way a marker file says so: a process that dies then leaves a cut that is seen but may not be
-durable, and the next start makes it so before anything is appended (`finish_cut`).
+afterwards will be checked after a crash; and so is a high watermark, so that it is not taken for
+committed because the offsets once were. Segments go from the last to the first, each durably, so
+that a crash leaves a longer log but never one with a hole. While a cut is under way a marker file
+says so: a process that dies then leaves a cut that is seen but may not be durable, and the next
+start makes it so before anything is appended (`finish_cut`).
 """
 
 from collections.abc import Iterator
@@ -159,7 +160,7 @@ def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
         log.home.persist_log_starts()
     if log.recovery_point < log.durable_recovery_point:
         log.home.persist_recovery_points()
-    log.home.lower_cleaner_offset(log.partition, end)
+    log.home.lower_offsets(log.partition, end)
 
 
 def _write_epochs(log: PartitionLog) -> None:

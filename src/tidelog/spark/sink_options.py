@@ -58,6 +58,8 @@ BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 REQUEST_BYTES_MAX: Final = 1024 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _LINGER_MS: Final = 100
+_REQUEST_TIMEOUT_MS: Final = 30_000
+_DELIVERY_TIMEOUT_MS: Final = 120_000
 _IN_FLIGHT_MAX: Final = 5
 
 
@@ -117,8 +119,8 @@ class Sending:
             acks=acks,
             is_idempotent=is_idempotent,
             in_flight_max=_at_most(values, in_flight, _IN_FLIGHT_MAX, _IN_FLIGHT_MAX),
-            timeout_ms=values.whole("kafka.request.timeout.ms", 30_000),
-            delivery_timeout_ms=values.whole("kafka.delivery.timeout.ms", 120_000),
+            timeout_ms=values.whole("kafka.request.timeout.ms", _REQUEST_TIMEOUT_MS),
+            delivery_timeout_ms=_delivery_timeout_ms(values),
         )
 
     def client(self) -> Client:
@@ -150,6 +152,17 @@ class SinkOptions:
             is_exactly_once=is_exactly_once,
             series=_series(values, is_allowed=is_exactly_once and not is_stream),
         )
+
+
+def _delivery_timeout_ms(values: OptionValues) -> int:
+    """As of Kafka's producer: with room for at least one request."""
+    name = "kafka.delivery.timeout.ms"
+    linger_ms = values.whole("kafka.linger.ms", _LINGER_MS, least=0)
+    least = linger_ms + values.whole("kafka.request.timeout.ms", _REQUEST_TIMEOUT_MS)
+    if name in values and values.whole(name, 0) < least:
+        allowed = f"kafka.linger.ms + kafka.request.timeout.ms, {least}"
+        raise values.bad(name, f"a whole number of at least {allowed}")
+    return max(values.whole(name, _DELIVERY_TIMEOUT_MS), least)
 
 
 def _series(values: OptionValues, *, is_allowed: bool) -> tuple[str, int] | None:

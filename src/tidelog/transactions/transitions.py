@@ -86,10 +86,7 @@ def check_owner(transaction: Transaction, producer: Producer) -> None:
     """Refuses whoever is not the producer now. While a transaction is ending, who is next is not
     there yet: it is to come again."""
     if transaction.status in PREPARED:
-        raise KafkaError(
-            ErrorCode.concurrent_transactions,
-            f"the last transaction of {transaction.transactional_id} is still ending",
-        )
+        raise _still_ending(transaction)
     if producer.producer_id != transaction.producer_id:
         raise _other_id(transaction, producer)
     _check_epoch(transaction, producer)
@@ -141,7 +138,10 @@ def _ended_raising(
     transaction: Transaction, producer: Producer, client_version: int, *, is_commit: bool
 ) -> Transaction | None:
     """A repeated request has the epoch before the present one. One in the present epoch is about
-    a transaction that has nothing in it yet, which can only be aborted."""
+    a transaction that has nothing in it yet, which can only be aborted, and not before the last
+    one has ended: its producer is told who it is before that."""
+    if transaction.status in PREPARED and producer == completed(transaction).producer:
+        raise _still_ending(transaction)
     is_rolled = _is_rolled_over(transaction, producer)
     if producer.producer_id != transaction.producer_id and not is_rolled:
         raise _other_id(transaction, producer)
@@ -191,10 +191,7 @@ def _check_same_end(transaction: Transaction, *, is_commit: bool) -> None:
     if status not in ends_so:
         raise _wrong_state(transaction, "committed" if is_commit else "aborted")
     if status in PREPARED:
-        raise KafkaError(
-            ErrorCode.concurrent_transactions,
-            f"the transaction of {transaction.transactional_id} is still ending",
-        )
+        raise _still_ending(transaction)
 
 
 def needs_next_id(prepared: Transaction) -> bool:
@@ -248,6 +245,13 @@ def _fenced(transaction: Transaction, producer: Producer) -> KafkaError:
         ErrorCode.producer_fenced,
         f"{transaction.transactional_id} is in epoch {transaction.producer_epoch} of producer "
         f"{transaction.producer_id}, not in epoch {producer.epoch} of {producer.producer_id}",
+    )
+
+
+def _still_ending(transaction: Transaction) -> KafkaError:
+    return KafkaError(
+        ErrorCode.concurrent_transactions,
+        f"the last transaction of {transaction.transactional_id} is still ending",
     )
 
 

@@ -48,6 +48,9 @@ class Client:
     def think_ms(self) -> int:
         return 1 + int(self._random() * self.world.options.think_ms_max)
 
+    def went_back(self, index: int, end: int) -> None:
+        """Offsets of a partition are given again, from `end` on."""
+
     def ask(self, broker_id: int, request: Any, done: Any) -> None:
         channel = self._channels.get(broker_id)
         if channel is None:
@@ -69,7 +72,8 @@ class Writer(Client):
             return
         self._value += 1
         self._may_be_there = False
-        self._known_end = self.world.oracles[self.index].known_end
+        self._oracle = self.world.oracles[self.index]
+        self._known_end = self._oracle.known_end
         self.world.counts.operations += 1
         self._attempt()
 
@@ -85,7 +89,7 @@ class Writer(Client):
 
     def _answered(self, answer: Produced | None) -> None:
         if answer is not None and not answer.error:
-            self._succeeded(answer.offset)
+            self._succeeded(answer)
         elif answer is not None and answer.error == ErrorCode.not_enough_replicas:
             self._refused()
         else:
@@ -96,14 +100,24 @@ class Writer(Client):
             else:
                 self.later(RETRY_MS, self._attempt)
 
-    def _succeeded(self, offset: int) -> None:
-        world = self.world
+    def _succeeded(self, answer: Produced) -> None:
+        world, offset = self.world, answer.offset
         if self._acks != 1:
             world.counts.acknowledged += 1
             if world.tracing is not None:
                 world.tracing(f"m{self._value} of partition {self.index} is acknowledged: {offset}")
-            world.oracles[self.index].acked(offset, self._value, self._known_end)
+            oracle = answer.oracle
+            assert oracle is not None
+            known_end = self._known_end if oracle is self._oracle else 0
+            if oracle.is_deleted:
+                world.abandoned.add(self._value)
+            else:
+                oracle.acked(offset, self._value, known_end, answer.leader_epoch)
         self._go_on()
+
+    def went_back(self, index: int, end: int) -> None:
+        if index == self.index:
+            self._known_end = min(self._known_end, end)
 
     def _refused(self) -> None:
         """For good, unless an earlier attempt may have been taken."""
@@ -124,6 +138,7 @@ class Reader(Client):
     def __init__(self, world: "World", index: int) -> None:
         super().__init__(world, index)
         self._position = 0
+        self._looked_at_by = world.oracles[index]
 
     def start(self) -> None:
         if self.is_stopped:
@@ -134,11 +149,15 @@ class Reader(Client):
         done = partial(self._answered, self._position)
         self.ask(broker_id, self.message(self.index, self._position), done)
 
-    def _answered(self, position: int, records: Any) -> None:
-        if isinstance(records, int):
+    def _answered(self, position: int, answer: Any) -> None:
+        oracle, records = answer or (self._looked_at_by, None)
+        if oracle is not self._looked_at_by:
+            # Another topic of the same name begins at its beginning.
+            self._looked_at_by, self._position = oracle, 0
+        elif isinstance(records, int):
             self._position = records
         elif records:
-            self.world.oracles[self.index].read(position, records)
+            oracle.read(position, records)
             for _, value in records:
                 if value in self.world.refused:
                     self.world.read_refused(self.index, value)

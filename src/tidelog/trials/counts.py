@@ -19,6 +19,11 @@ class Counts:
     """Those that cost a log its end."""
     recoveries: int = 0
     """Of partitions that nobody led."""
+    unclean_elections: int = 0
+    records_given_up: int = 0
+    """Those that were acknowledged and are lost with an unclean election."""
+    topics_made_again: int = 0
+    """Under the name of one that was deleted."""
     reassignments_finished: int = 0
     reassignments_cancelled: int = 0
     """Those that went back to the replicas there were before."""

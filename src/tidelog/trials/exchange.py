@@ -4,13 +4,17 @@ It is what a broker does around its replicas, without bytes: the leader's side f
 reads; the follower's side appends, cuts or begins anew as the machine says, and nothing else.
 """
 
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.image import NO_TOPIC_ID
 from tidelog.log import retention
 from tidelog.log.partition_log import PartitionLog
 from tidelog.replication.replica import Divergence, Replica, Verdict
 from tidelog.trials.model_log import ModelLog, Record
+
+if TYPE_CHECKING:
+    from tidelog.trials.oracle import Oracle
 
 NO_ERROR: Final = 0
 
@@ -18,17 +22,21 @@ NO_ERROR: Final = 0
 class Copy:
     """One replica with its log."""
 
-    __slots__ = ("log", "replica")
+    __slots__ = ("log", "oracle", "replica", "topic_id")
+    oracle: "Oracle"
+    """Who looks at it, where somebody does."""
 
-    def __init__(self, log: ModelLog, replica: Replica) -> None:
+    def __init__(self, log: ModelLog, replica: Replica, topic_id: bytes = NO_TOPIC_ID) -> None:
         self.log = log
         self.replica = replica
+        self.topic_id = topic_id
 
 
 class Ask:
-    __slots__ = ("broker_epoch", "follower", "leader_epoch", "position")
+    __slots__ = ("broker_epoch", "follower", "leader_epoch", "position", "topic_id")
 
-    def __init__(self, replica: Replica, broker_epoch: int) -> None:
+    def __init__(self, replica: Replica, broker_epoch: int, topic_id: bytes = NO_TOPIC_ID) -> None:
+        self.topic_id = topic_id
         self.follower = replica.broker_id
         self.broker_epoch = broker_epoch
         self.leader_epoch = replica.leader_epoch

@@ -30,7 +30,7 @@ class Fetcher:
             return
         process, epoch = self._process, self._process.metadata.broker_epoch
         asks = [
-            (index, Ask(copy.replica, epoch))
+            (index, Ask(copy.replica, epoch, copy.topic_id))
             for index, copy in process.copies.items()
             if copy.replica.leader_id == self._leader and copy.replica.role is Role.follower
         ]
@@ -54,14 +54,14 @@ class Fetcher:
     def _take(self, index: int, ask: Ask, answer: Answer) -> Verdict:
         process = self._process
         copy = process.copies.get(index)
-        if copy is None:
+        if copy is None or copy.topic_id != ask.topic_id:
             return Verdict.drop
         end = copy.log.log_end_offset
         verdict = take(copy, ask, answer)
         if verdict is Verdict.append:
             if answer.records and process.world.tracing is not None:
                 process.trace("copies", index, _text(answer.records, end))
-            process.touched(index)
+            process.matched(index)
         elif verdict in (Verdict.truncate, Verdict.restart):
             process.trace("cuts", index, "its log from %d to %d", end, copy.log.log_end_offset)
             process.was_cut(index, end)

@@ -13,6 +13,7 @@ from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Role
 from tidelog.trials.clients import VALUES_EACH
 from tidelog.trials.counts import Counts
+from tidelog.trials.electing import Elector
 from tidelog.trials.faults import Nemesis
 from tidelog.trials.group_oracle import GroupOracle
 from tidelog.trials.leading import TOPIC
@@ -21,6 +22,7 @@ from tidelog.trials.moving import Mover
 from tidelog.trials.options import FAULTS_MIN, OPERATIONS_MIN, Options
 from tidelog.trials.oracle import Oracle
 from tidelog.trials.population import start_clients, start_members, start_transactors
+from tidelog.trials.recreating import Recreator
 from tidelog.trials.transaction_oracle import TransactionOracle
 from tidelog.trials.transactors import TIMEOUT_MS
 from tidelog.trials.violation import Violation
@@ -69,12 +71,19 @@ def _run(world: World) -> None:
     nemesis.start()
     mover = Mover(world)
     mover.start()
+    elector = Elector(world)
+    elector.start()
+    recreator = Recreator(world)
+    recreator.start()
     loop = world.loop
     loop.run_for(options.duration_ms)
     while world.counts.faults < FAULTS_MIN:
         loop.run_for(STEP_MS)
     nemesis.end()
     mover.end()
+    elector.end()
+    recreator.end()
+    _wait(world, recreator.is_settled, "H1", "the topic is not made again", converge_ms_max)
     _wait(
         world,
         lambda: world.counts.operations >= OPERATIONS_MIN,
@@ -134,7 +143,8 @@ def create_topic(world: World) -> None:
     results: list[Any] = []
     controller = world.controller()
     assert controller is not None
-    topic = NewTopic(name=TOPIC, assignment=assignment)
+    configs = {"unclean.leader.election.enable": "true"} if options.unclean == "setting" else {}
+    topic = NewTopic(name=TOPIC, assignment=assignment, configs=configs)
     controller.metadata.create_topics([topic], False, results.append)
     _wait(world, lambda: bool(results), "H1", "no answer to the creation of a topic", START_MS_MAX)
     if isinstance(results[0][0], Exception):
@@ -153,6 +163,10 @@ def _unlike(world: World) -> str | None:
     ]
     if len(controllers) != 1:
         return f"controllers {controllers}"
+    for topic in world.topics.values():
+        holders = [sorted(oracle.logs) for oracle in topic.oracles if oracle.logs]
+        if topic is not world.topic and holders:
+            return f"what was deleted is held: {holders}"
     for oracle in world.oracles:
         unlike = _unlike_partition(oracle)
         if unlike is not None:
@@ -194,7 +208,8 @@ def _unlike_partition(oracle: Oracle) -> str | None:
 def _look_at_end(world: World, oracle: Oracle) -> None:
     """Every acknowledged record is there, once, in order, at every replica."""
     for broker_id, log in sorted(oracle.logs.items()):
-        if log.between(0, log.log_end_offset) != oracle.committed[log.first :]:
+        first = oracle.compared_from(log)
+        if log.between(first, log.log_end_offset) != oracle.committed[first:]:
             raise Violation("H3", f"{oracle} {broker_id} differs from what is committed")
     for offset, value in oracle.acknowledged.items():
         if offset >= len(oracle.committed) or oracle.committed[offset][1] != value:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicIdPartition
-from tidelog.cluster.image import NO_TOPIC_ID, PartitionInfo
+from tidelog.cluster.image import PartitionInfo
 from tidelog.cluster.isr_change import expanded, shrunk
 from tidelog.cluster.isr_writes import Gone, IsrWriter, Outcome, Wrote
 from tidelog.replication.isr import Committed, PendingExpand
 from tidelog.replication.replica import Role
-from tidelog.trials.exchange import Answer, Ask, serve
+from tidelog.trials.exchange import Answer, Ask, Copy, serve
 from tidelog.trials.network import Reply
+from tidelog.trials.oracle import LATEST, Oracle
 
 if TYPE_CHECKING:
     from tidelog.trials.process import Process
@@ -36,22 +37,31 @@ class Produce:
 
 
 class Produced:
-    __slots__ = ("error", "offset")
+    __slots__ = ("error", "leader_epoch", "offset", "oracle")
 
-    def __init__(self, error: int, offset: int = -1) -> None:
+    def __init__(self, error: int, offset: int = -1, leader_epoch: int = LATEST) -> None:
         self.error = error
         self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.oracle: Oracle | None = None
+        """Who looks at the partition in which it is."""
 
 
 class Waiting:
     """An acknowledgement that waits for the high watermark."""
 
-    __slots__ = ("leader_epoch", "offset", "reply")
+    __slots__ = ("copy", "leader_epoch", "offset", "reply")
 
-    def __init__(self, offset: int, leader_epoch: int, reply: Reply) -> None:
+    def __init__(self, offset: int, copy: Copy, reply: Reply) -> None:
         self.offset = offset
-        self.leader_epoch = leader_epoch
+        self.copy = copy
+        self.leader_epoch = copy.replica.leader_epoch
         self.reply = reply
+
+    def committed(self, error: int) -> None:
+        produced = Produced(error, self.offset, self.leader_epoch)
+        produced.oracle = self.copy.oracle
+        self.reply(produced)
 
 
 class Parked:
@@ -71,7 +81,6 @@ class Leading:
         self._process = process
         self._writer = writer
         self._options = process.world.options
-        self.topic_id = NO_TOPIC_ID
         self.infos: dict[int, PartitionInfo] = {}
         """The state of each partition, as far as this broker knows it."""
         self._waiting: dict[int, deque[Waiting]] = {}
@@ -111,8 +120,7 @@ class Leading:
 
     def wait(self, index: int, offset: int, reply: Reply) -> None:
         """Replies once the high watermark is beyond an offset, or will not be."""
-        leader_epoch = self._process.copies[index].replica.leader_epoch
-        waiting = Waiting(offset, leader_epoch, reply)
+        waiting = Waiting(offset, self._process.copies[index], reply)
         self._waiting.setdefault(index, deque()).append(waiting)
         self.moved(index)
 
@@ -136,7 +144,7 @@ class Leading:
             is_enough = len(replica.isr.isr) >= replica.min_isr
             error = 0 if is_enough else ErrorCode.not_enough_replicas_after_append
             for each in reached:
-                each.reply(Produced(error, each.offset))
+                each.committed(error)
 
     # -- fetches
 
@@ -156,6 +164,8 @@ class Leading:
         copy = process.copies.get(index)
         if copy is None:
             return Answer(ErrorCode.not_leader_or_follower)
+        if copy.topic_id != ask.topic_id:
+            return Answer(ErrorCode.unknown_topic_id)
         replica = copy.replica
         before = replica.isr
         answer = serve(copy, ask, self._options.fetch_records_max, process.world.loop.now_ms)
@@ -184,7 +194,7 @@ class Leading:
             if waiting and parked in waiting:
                 waiting.remove(parked)
             copy, answer = self._process.copies.get(index), parked.answers[at]
-            if copy is None or not self._still_leads(index, ask):
+            if copy is None or not _still_leads(copy, ask):
                 answer.error = ErrorCode.not_leader_or_follower
             else:
                 answer.high_watermark = copy.replica.high_watermark
@@ -192,10 +202,6 @@ class Leading:
                 count = self._options.fetch_records_max
                 answer.records = copy.log.read(ask.position[0], count)
         parked.reply(parked.answers)
-
-    def _still_leads(self, index: int, ask: Ask) -> bool:
-        replica = self._process.copies[index].replica
-        return replica.role is Role.leader and replica.leader_epoch == ask.leader_epoch
 
     def changed(self, index: int) -> None:
         """Somebody else may lead: who waits here is told."""
@@ -220,11 +226,12 @@ class Leading:
 
     def propose(self, index: int) -> None:
         """Writes what the machine proposes, one thing at a time."""
-        replica = self._process.copies[index].replica
+        copy = self._process.copies[index]
+        replica = copy.replica
         isr, before = replica.isr, self.infos.get(index)
         if isinstance(isr, Committed) or before is None:
             return
-        name = TopicIdPartition(self.topic_id, TOPIC, index)
+        name = TopicIdPartition(copy.topic_id, TOPIC, index)
         if self._writer.is_writing(name):
             return
         if before.leader_epoch != replica.leader_epoch:
@@ -235,12 +242,11 @@ class Leading:
         else:
             after = shrunk(before, isr.removed, min_isr)
         self._process.trace("proposes", index, "ISR %s ELR %s", after.isr, after.elr)
-        done = partial(self._written, index, replica.leader_epoch)
+        done = partial(self._written, index, copy, replica.leader_epoch)
         self._writer.write(name, before, after, done)
 
-    def _written(self, index: int, leader_epoch: int, outcome: Outcome) -> None:
-        copy = self._process.copies.get(index)
-        if copy is None:
+    def _written(self, index: int, copy: Copy, leader_epoch: int, outcome: Outcome) -> None:
+        if self._process.copies.get(index) is not copy:
             return
         replica = copy.replica
         self._process.trace("hears", index, "%s of its ISR", type(outcome).__name__)
@@ -276,11 +282,17 @@ class Leading:
         self.moved(index)
 
     def read(self, index: int, offset: int) -> Any:
-        """What a consumer gets: records below the high watermark, of leader or follower; if it
-        asks for what was deleted, where the log starts."""
+        """What a consumer gets, and who looks at it: records below the high watermark, of leader
+        or follower; if it asks for what was deleted, where the log starts."""
         copy = self._process.copies.get(index)
         if copy is None or copy.replica.role is Role.nobody:
             return None
         if offset < copy.log.log_start_offset:
-            return copy.log.log_start_offset
-        return copy.log.between(offset, copy.replica.high_watermark)
+            return copy.oracle, copy.log.log_start_offset
+        return copy.oracle, copy.log.between(offset, copy.replica.high_watermark)
+
+
+def _still_leads(copy: Copy, ask: Ask) -> bool:
+    replica = copy.replica
+    is_same = copy.topic_id == ask.topic_id and replica.leader_epoch == ask.leader_epoch
+    return is_same and replica.role is Role.leader

@@ -56,7 +56,7 @@ class LogStarts:
     def _saved(self, index: int, copy: Copy, start: int, reply: Reply) -> None:
         copy.log.save_start()
         waiting = self._waiting.setdefault(index, LowWaiters())
-        waiting.wait(start, partial(self._answer, index, copy, start, reply))
+        waiting.wait(start, partial(self._answer, copy, start, reply))
         if copy.replica.role is Role.leader:
             waiting.reached(copy.replica.low_watermark())
         else:
@@ -73,9 +73,7 @@ class LogStarts:
         if waiting:
             waiting.refuse(KafkaError(ErrorCode.not_leader_or_follower, "it is led elsewhere"))
 
-    def _answer(
-        self, index: int, copy: Copy, start: int, reply: Reply, error: KafkaError | None
-    ) -> None:
+    def _answer(self, copy: Copy, start: int, reply: Reply, error: KafkaError | None) -> None:
         if error is None:
-            self._process.deleted(index, copy.replica, start)
+            self._process.deleted(copy, start)
         reply(Produced(ErrorCode.none if error is None else error.code, start))

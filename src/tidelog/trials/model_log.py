@@ -70,6 +70,12 @@ class ModelLog:
         return self.records[offset - self._base]
 
     def truncate_suffix(self, to: int) -> None:
+        """Where it starts is saved before, so that nothing that is hidden is there again: it need
+        not fit what comes now."""
+        self.save_start()
+        self._cut(to)
+
+    def _cut(self, to: int) -> None:
         assert self.log_start_offset <= to <= self.log_end_offset, f"cut at {to}"
         at = to - self._base
         for offset, (_, value) in enumerate(self.records[at:], to):
@@ -107,7 +113,7 @@ class ModelLog:
         if end < self.log_start_offset:
             self.begin_at(self.log_start_offset)
         else:
-            self.truncate_suffix(end)
+            self._cut(end)
 
     def reopen(self) -> None:
         """By the next process, as recovery does: an epoch without a record is forgotten."""

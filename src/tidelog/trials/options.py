@@ -5,13 +5,15 @@ thing happens a lot find what histories with a bit of everything do not.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol, TypeVar
 
 OPERATIONS_MIN: Final = 200
 FAULTS_MIN: Final = 3
 
 Item = TypeVar("Item")
+Unclean = Literal["never", "setting", "asked"]
+UNCLEAN: Final[tuple[Unclean, ...]] = (*2 * ("never",), *2 * ("setting",), "asked")
 
 
 class Draws(Protocol):
@@ -83,6 +85,10 @@ class Options:
     """From one wish for other replicas to the next, on average; 0, and nobody moves any."""
     delete_gap_ms: int
     """The same for records to be deleted."""
+    recreate_gap_ms: int
+    """From when the topic is made to when it is deleted and made again; 0, and it never is."""
+    unclean: Unclean
+    """Whether any replica may lead where nobody else can: never, or always, or if it is asked."""
 
 
 def draw_options(draws: Draws) -> Options:
@@ -100,7 +106,8 @@ def draw_options(draws: Draws) -> Options:
     fault_gap_ms = draws.choice((70, 150, 300, 600))
     # Faults that are far apart take longer to be enough.
     lasts_ms = max(duration_ms, FAULTS_MIN * fault_gap_ms)
-    return Options(
+    is_plain = not members and not transactors
+    drawn = Options(
         brokers=brokers,
         partitions=partitions,
         replication_factor=factor,
@@ -128,4 +135,24 @@ def draw_options(draws: Draws) -> Options:
         move_gap_ms=draws.choice((0, 0, 0, 100, 300)),
         # What a transaction has written is not deleted here.
         delete_gap_ms=0 if transactors else draws.choice((0, 0, 100, 300)),
+        # What plays internal topics is of the same topic here: they are not led uncleanly, and not
+        # deleted.
+        unclean=draws.choice(UNCLEAN) if is_plain else "never",
+        recreate_gap_ms=draws.choice((*5 * [0], 200, 500)) if is_plain else 0,
+    )
+    return _adapted(drawn)
+
+
+def _adapted(options: Options) -> Options:
+    """So that what was drawn to happen does."""
+    if options.recreate_gap_ms:
+        return replace(options, move_gap_ms=0, unclean="never")
+    if options.unclean == "never":
+        return options
+    # Nobody has to lead uncleanly while one of the set lives, and until it is known that none does.
+    return replace(
+        options,
+        fault_kinds=(*options.fault_kinds, *4 * ("set of a partition crashes",)),
+        fault_gap_ms=min(150, options.fault_gap_ms),
+        session_timeout_ms=min(500, options.session_timeout_ms),
     )

@@ -17,6 +17,8 @@ from tidelog.trials.model_log import ModelLog, Record
 from tidelog.trials.violation import Violation
 
 NO_VERSION: Final = -1
+LATEST: Final = 1 << 60
+"""Of leader epochs."""
 
 
 class Standings(Protocol):
@@ -40,6 +42,12 @@ class Seen:
 
 
 class Oracle:
+    is_exposed = False
+    """Whether what is committed may be at one replica only, since an unclean election."""
+
+    is_deleted = False
+    """Whether its topic is, or will be."""
+
     def __init__(self, index: int, min_isr: int, standings: Standings) -> None:
         self.index = index
         self.min_isr = min_isr
@@ -91,6 +99,8 @@ class Oracle:
         self.copies.pop(broker_id, None)
         self._seen.pop(broker_id, None)
         del self.logs[broker_id]
+        if self.is_deleted or self.is_exposed:
+            return
         holders = sum(1 for log in self.logs.values() if self._has_all(log))
         if holders + self.power_losses < self.min_isr:
             raise Violation("V11", f"{self} {broker_id} was removed, {holders} have all that was")
@@ -127,6 +137,10 @@ class Oracle:
         seen.high_watermark = high_watermark
         seen.epoch = replica.leader_epoch
         seen.is_leading = replica.role is Role.leader
+
+    def matched(self, broker_id: int) -> None:
+        """A leader found that a follower's log is a part of its own."""
+        self.touched(broker_id)
 
     def cut(self, broker_id: int, to: int) -> None:
         """A replica's log was cut; its epochs must fit what is left."""
@@ -201,8 +215,9 @@ class Oracle:
             if replica.isr.added_epoch != live_epoch(replica.isr.added):
                 raise Violation("V10", f"{self} {replica.isr.added} has restarted since")
 
-    def acked(self, offset: int, value: int, known_end: int) -> None:
-        """acks=all was answered; `known_end` is what was known when it was asked for."""
+    def acked(self, offset: int, value: int, known_end: int, _leader_epoch: int = LATEST) -> None:
+        """acks=all was answered, by a leader of that epoch; `known_end` is what was known when it
+        was asked for."""
         holders = sum(1 for log in self.logs.values() if log.offset_of.get(value) == offset)
         if offset >= self.largest_start and holders + self.power_losses < self.min_isr:
             raise Violation("V11", f"{self} m{value} is acknowledged on {holders} replicas")
@@ -289,7 +304,7 @@ class Oracle:
                     raise Violation("V7", f"{self} HW {high_watermark} is beyond {member}")
 
     def _compare(self, broker_id: int, log: ModelLog, start: int, end: int) -> None:
-        start = max(start, log.first)
+        start = max(start, self.compared_from(log))
         found, committed = log.between(start, end), self.committed[start:end]
         if found != committed:
             raise Violation(
@@ -317,9 +332,12 @@ class Oracle:
         count = len(self.committed)
         if log.log_end_offset < count:
             return False
-        return log.between(0, count) == (
-            self.committed[log.first :] if log.first else self.committed
-        )
+        first = self.compared_from(log)
+        return log.between(first, count) == (self.committed[first:] if first else self.committed)
+
+    def compared_from(self, log: ModelLog) -> int:
+        """From where on a log must have what is committed."""
+        return log.first
 
     def __str__(self) -> str:
         return f"partition {self.index}:"

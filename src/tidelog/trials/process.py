@@ -54,7 +54,13 @@ class Disk:
 
     def __init__(self) -> None:
         self.logs: dict[int, ModelLog] = {}
+        self.topic_ids: dict[int, bytes] = {}
+        """Whose each log is."""
         self.high_watermarks: dict[int, int] = {}
+
+    def ends_at(self, index: int, end: int) -> None:
+        """A log was cut, or has lost its end: as a log dir does, it saves no more than is there."""
+        self.high_watermarks[index] = min(self.high_watermarks.get(index, 0), end)
 
 
 class Read:
@@ -178,9 +184,8 @@ class Process:
     ) -> None:
         self._look_at_controller(request.controller_epoch, request.broker_epoch)
         for topic in request.topics:
-            self.leading.topic_id = topic.topic_id
             for state in topic.partitions:
-                self._obey(state)
+                self._obey(topic.topic_id, state)
         if request.is_full:
             wanted = {state.index for topic in request.topics for state in topic.partitions}
             for index in [index for index in self.disk.logs if index not in wanted]:
@@ -200,9 +205,9 @@ class Process:
             )
         self._controller_epoch = controller_epoch
 
-    def _obey(self, state: PartitionState) -> None:
+    def _obey(self, topic_id: bytes, state: PartitionState) -> None:
         index, epochs = state.index, (state.leader_epoch, state.partition_epoch)
-        copy = self._copy(index)
+        copy = self._copy(topic_id, index)
         replica = copy.replica
         if epochs < (replica.leader_epoch, replica.partition_epoch):
             return
@@ -228,20 +233,26 @@ class Process:
         epochs = (state.leader_epoch, state.partition_epoch)
         self.leading.infos[index] = partition_info(state)
         replica.become_leader(epochs, state.replicas, state.isr, self.loop.clock.monotonic_ms())
-        self.world.oracles[index].leads(self.number)
+        self.copies[index].oracle.leads(self.number)
 
-    def _copy(self, index: int) -> Copy:
+    def _copy(self, topic_id: bytes, index: int) -> Copy:
+        """A log of another topic of the same name goes first."""
+        if self.disk.topic_ids.get(index, topic_id) != topic_id:
+            self._remove(index)
         copy = self.copies.get(index)
         if copy is None:
             log = self.disk.logs.get(index)
             if log is None:
                 log = self.disk.logs[index] = self.world.new_log()
+                self.disk.topic_ids[index] = topic_id
             else:
                 log.reopen()
+                self.disk.ends_at(index, log.log_end_offset)
             saved = self.disk.high_watermarks.get(index, 0)
-            copy = Copy(log, Replica(self.number, log, saved, self._live_epoch))
+            copy = Copy(log, Replica(self.number, log, saved, self._live_epoch), topic_id)
+            copy.oracle = self.world.topics[topic_id].oracles[index]
             self.copies[index] = copy
-            self.world.oracles[index].started(self.number, copy)
+            copy.oracle.started(self.number, copy)
         return copy
 
     def _live_epoch(self, broker_id: int) -> int | None:
@@ -255,7 +266,9 @@ class Process:
         for topic in request.topics:
             for stop in topic.partitions:
                 copy = self.copies.get(stop.index)
-                if copy is None or 0 <= stop.leader_epoch < copy.replica.leader_epoch:
+                if copy is None or copy.topic_id != topic.topic_id:
+                    continue
+                if 0 <= stop.leader_epoch < copy.replica.leader_epoch:
                     continue
                 if stop.delete:
                     self._remove(stop.index)
@@ -276,7 +289,8 @@ class Process:
             self.transacting.forget(index)
         del self.disk.logs[index]
         self.disk.high_watermarks.pop(index, None)
-        self.world.oracles[index].removed(self.number)
+        topic_id = self.disk.topic_ids.pop(index)
+        self.world.topics[topic_id].oracles[index].removed(self.number)
 
     def replica_states(self, request: ReplicaStatesRequest) -> ReplicaStatesResponse:
         return ReplicaStatesResponse(
@@ -285,16 +299,17 @@ class Process:
                 ReplicaStateTopic(
                     topic_id=topic.topic_id,
                     partitions=tuple(
-                        self._report(asked.index, asked.leader_epoch) for asked in topic.partitions
+                        self._report(topic.topic_id, asked.index, asked.leader_epoch)
+                        for asked in topic.partitions
                     ),
                 )
                 for topic in request.topics
             ),
         )
 
-    def _report(self, index: int, leader_epoch: int) -> ReplicaStatePartition:
+    def _report(self, topic_id: bytes, index: int, leader_epoch: int) -> ReplicaStatePartition:
         copy = self.copies.get(index)
-        if copy is None:
+        if copy is None or copy.topic_id != topic_id:
             return ReplicaStatePartition(
                 index=index,
                 error_code=ErrorCode.kafka_storage_error,
@@ -321,19 +336,24 @@ class Process:
     # -- what is watched
 
     def touched(self, index: int) -> None:
-        self.world.oracles[index].touched(self.number)
+        self.copies[index].oracle.touched(self.number)
+
+    def matched(self, index: int) -> None:
+        self.copies[index].oracle.matched(self.number)
 
     def proposed(self, index: int) -> None:
-        self.world.oracles[index].proposed(self.number, self._live_epoch)
+        self.copies[index].oracle.proposed(self.number, self._live_epoch)
 
-    def deleted(self, index: int, leader: Replica, start: int) -> None:
-        self.world.oracles[index].deleted(leader, start, self._live_epoch)
+    def deleted(self, copy: Copy, start: int) -> None:
+        copy.oracle.deleted(copy.replica, start, self._live_epoch)
 
     def was_cut(self, index: int, before: int) -> None:
-        log = self.copies[index].log
+        copy = self.copies[index]
+        log = copy.log
         self.world.counts.truncations += log.log_end_offset < before
         self.world.counts.logs_begun_anew += log.log_end_offset > before
-        self.world.oracles[index].cut(self.number, log.log_end_offset)
+        self.disk.ends_at(index, log.log_end_offset)
+        copy.oracle.cut(self.number, log.log_end_offset)
 
     def trace(self, verb: str, index: int, what: str, *details: object) -> None:
         """The details are put in as in a log line: only if somebody looks."""

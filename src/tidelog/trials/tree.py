@@ -5,6 +5,7 @@ partition's state, and counts elections, changes of ISRs and recoveries.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tidelog.base.coordination import Create, Delete, Operation, SetData, Stat, Written
 from tidelog.base.ports import Clock
@@ -24,15 +25,27 @@ from tidelog.trials.violation import Violation
 from tidelog.world.sim.ensemble import SimEnsemble
 
 
+class Topics(Protocol):
+    """The topics of one name, one after the other."""
+
+    def topic_made(self, topic_id: bytes) -> list[Oracle]:
+        """Who looks at the partitions of the new one."""
+
+    def topic_doomed(self) -> None:
+        """It is to be deleted."""
+
+
 class WatchedEnsemble(SimEnsemble):
-    def __init__(self, clock: Clock, oracles: list[Oracle], counts: Counts) -> None:
+    def __init__(self, clock: Clock, topics: Topics, counts: Counts) -> None:
         super().__init__(clock)
         self.registered: dict[int, int] = {}
         self.tracing: Callable[[str], None] | None = None
-        self._oracles = oracles
+        self._topics = topics
+        self._oracles: list[Oracle] = []
         self._counts = counts
-        self._states = {paths.state(TOPIC, oracle.index): oracle for oracle in oracles}
+        self._states: dict[str, Oracle] = {}
         self._topic = paths.topic(TOPIC)
+        self._doom = paths.delete_topic(TOPIC)
         self._ids = {paths.broker(number): number for number in range(20)}
 
     def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
@@ -45,12 +58,20 @@ class WatchedEnsemble(SimEnsemble):
             elif path in self._ids:
                 self._registration(self._ids[path], operation)
             elif path == self._topic and isinstance(operation, SetData | Create):
-                self._topic_written(operation.data)
+                self._topic_written(operation.data, is_new=isinstance(operation, Create))
+            elif path == self._doom and isinstance(operation, Create):
+                self._trace("the topic is to be deleted")
+                self._topics.topic_doomed()
         return answers
 
-    def _topic_written(self, data: bytes) -> None:
+    def _topic_written(self, data: bytes, *, is_new: bool) -> None:
         """It stands before the states that are written with it."""
-        for oracle, assignment in zip(self._oracles, decode_topic(data)[1], strict=True):
+        topic_id, assignments = decode_topic(data)
+        if is_new:
+            assert topic_id is not None
+            self._oracles = self._topics.topic_made(topic_id)
+            self._states = {paths.state(TOPIC, each.index): each for each in self._oracles}
+        for oracle, assignment in zip(self._oracles, assignments, strict=True):
             if assignment != oracle.assignment:
                 self._trace("the replicas of partition %d are: %s", oracle.index, assignment)
                 self._count_move(oracle, assignment)

@@ -4,7 +4,7 @@ It starts, kills, pauses and restarts brokers; when and why is the part of `faul
 `history`. Everything that is drawn comes from the seed, each purpose from a stream of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 
 from tidelog.base.coordination import Create, Watch, WatchKind
@@ -22,8 +22,10 @@ from tidelog.trials.options import Options, draw_options
 from tidelog.trials.oracle import Oracle
 from tidelog.trials.process import Disk, Process
 from tidelog.trials.stamped_log import StampedLog, Stamps
+from tidelog.trials.topic import Topic
 from tidelog.trials.tree import WatchedEnsemble
 from tidelog.trials.turning import TrialLoop
+from tidelog.trials.unclean import UncleanOracle
 from tidelog.trials.violation import Violation
 from tidelog.world.sim.entropy import SimEntropy
 
@@ -53,14 +55,17 @@ class World:
         partitions = self.options.partitions
         has_groups, has_transactions = self.options.members > 0, self.options.transactors > 0
         count = partitions + has_groups + has_transactions
-        self.oracles = [Oracle(i, min_isr, self) for i in range(count)]
+        self.topic = Topic([self._oracle(i, min_isr) for i in range(count)])
+        self.topics: dict[bytes, Topic] = {}
+        """Those that were made, one after the other, by their ids."""
+        self.oracles = self.topic.oracles
         self.group_journal = partitions if has_groups else None
         """The partition that plays `__consumer_offsets`."""
         self.transaction_journal = count - 1 if has_transactions else None
         """The partition that plays `__transaction_state`."""
         self.batches = Batches()
         self.stamps = Stamps()
-        self.ensemble = WatchedEnsemble(self.loop.clock, self.oracles, self.counts)
+        self.ensemble = WatchedEnsemble(self.loop.clock, self, self.counts)
         if not self.options.is_new:
             self._make_base_nodes()
         self.network = Network(self.loop, self.options)
@@ -79,9 +84,16 @@ class World:
         if tracing is not None:
             self.tracing = self.ensemble.tracing = partial(self._trace, tracing)
         self._numbers_given = 0
+        self.unclean_asked = 0
+        """Wishes for unclean elections that are not answered yet."""
 
     def _trace(self, tracing: Tracing, text: str) -> None:
         tracing(f"{self.loop.clock.monotonic_ms():6d} {text}")
+
+    def _oracle(self, index: int, min_isr: int) -> Oracle:
+        if self.options.unclean == "never":
+            return Oracle(index, min_isr, self)
+        return UncleanOracle(index, min_isr, self)
 
     def next_number(self) -> int:
         self._numbers_given += 1
@@ -121,8 +133,8 @@ class World:
         process.loop.die()
         session_id = process.coordination.session_id
         process.coordination.die()
-        for index in process.copies:
-            self.oracles[index].stopped(number)
+        for copy in process.copies.values():
+            copy.oracle.stopped(number)
         if self.tracing is not None:
             self.tracing(f"broker {number} is killed{', its machine too' if machine else ''}")
         if machine:
@@ -136,10 +148,11 @@ class World:
 
     def _lose_power(self, number: int) -> None:
         """Logs lose a part of what was not durable, as often as the min ISR lets them."""
-        for index, log in self.disks[number].logs.items():
-            oracle = self.oracles[index]
+        disk = self.disks[number]
+        for index, log in disk.logs.items():
+            oracle = self.topics[disk.topic_ids[index]].oracles[index]
             at_risk = log.log_end_offset - log.durable_end
-            if at_risk and oracle.power_losses < oracle.min_isr - 1:
+            if at_risk and oracle.power_losses < oracle.min_isr - 1 and not oracle.is_exposed:
                 lost = 1 + int(self.disk_draws.random() * at_risk)
                 log.lose(lost)
                 oracle.power_losses += 1
@@ -160,7 +173,7 @@ class World:
         for index, copy in process.copies.items():
             copy.log.sync()
             process.disk.high_watermarks[index] = copy.replica.high_watermark
-            self.oracles[index].stopped(number)
+            copy.oracle.stopped(number)
         process.metadata.close()
         session_id = process.coordination.session_id
         process.coordination.die()
@@ -180,6 +193,42 @@ class World:
             if process.metadata.controller_epoch is not None and not process.loop.is_paused:
                 return process
         return None
+
+    # -- the topic
+
+    def topic_made(self, topic_id: bytes) -> list[Oracle]:
+        if self.topics:
+            self.counts.topics_made_again += 1
+            for oracle in self.oracles:
+                # What is late of the one before may come to this one.
+                self.abandoned.update(oracle.acknowledged.values())
+            min_isr = min(self.options.min_isr, self.options.replication_factor)
+            self.topic = Topic([self._oracle(i, min_isr) for i in range(len(self.oracles))])
+            self.oracles = self.topic.oracles
+        self.topic.topic_id = topic_id
+        self.topics[topic_id] = self.topic
+        return self.oracles
+
+    def topic_doomed(self) -> None:
+        self.topic.doom()
+
+    # -- unclean elections
+
+    def may_be_unclean(self) -> bool:
+        return self.options.unclean == "setting" or self.unclean_asked > 0
+
+    def elected_uncleanly(self) -> None:
+        self.counts.unclean_elections += 1
+
+    def went_back(self, index: int, end: int) -> None:
+        for client in self.clients:
+            client.went_back(index, end)
+
+    def gave_up(self, values: Iterable[int]) -> None:
+        """A request of such a value that is late may bring it back after others."""
+        for value in values:
+            self.counts.records_given_up += 1
+            self.abandoned.add(value)
 
     # -- what clients and oracles ask
 

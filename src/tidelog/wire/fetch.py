@@ -293,26 +293,37 @@ def write_fetch_response(
         carried += encoded + encode_count(len(members), flexible)
         first = len(pieces)
         if flexible:
-            _pack_flexible(pieces, version, members)
+            pack_flexible(pieces, version, members)
             pieces[first] = carried + pieces[first][1:]
             carried = b"\x00\x00"
         else:
-            pieces += [_pack_classic(version, member) for member in members]
+            pieces += [pack_classic(version, member) for member in members]
             pieces[first] = carried + pieces[first]
             carried = b""
     pieces.append(carried + b"\x00" if flexible else carried)
     size = sum(map(len, pieces)) + sum([partition[8] for partition in partitions])
-    if flexible:
-        head = _HEAD_12.pack(size + 15, correlation_id, 0, throttle_ms, error_code, session_id)
-    elif version >= SESSIONS:
-        head = _HEAD_7.pack(size + 14, correlation_id, throttle_ms, error_code, session_id)
-    else:
-        head = _HEAD_4.pack(size + 8, correlation_id, throttle_ms)
-    pieces[0] = head + pieces[0]
+    pieces[0] = (
+        answer_head(correlation_id, version, session_id, error_code, size, throttle_ms) + pieces[0]
+    )
     return pieces
 
 
-def _pack_flexible(pieces: list[bytes], version: int, members: list[FetchAnswer]) -> None:
+def answer_head(
+    correlation_id: int,
+    version: int,
+    session_id: int,
+    error_code: int,
+    size: int,
+    throttle_ms: int,
+) -> bytes:
+    if version >= FLEXIBLE:
+        return _HEAD_12.pack(size + 15, correlation_id, 0, throttle_ms, error_code, session_id)
+    if version >= SESSIONS:
+        return _HEAD_7.pack(size + 14, correlation_id, throttle_ms, error_code, session_id)
+    return _HEAD_4.pack(size + 8, correlation_id, throttle_ms)
+
+
+def pack_flexible(pieces: list[bytes], version: int, members: list[FetchAnswer]) -> None:
     """The partitions of a topic up to their records. Each begins with the empty tag section that
     ends the one before, which saves putting the two together; the first has one too many."""
     for member in members:
@@ -336,7 +347,7 @@ def _pack_flexible(pieces: list[bytes], version: int, members: list[FetchAnswer]
                 )
 
 
-def _pack_classic(version: int, answer: FetchAnswer) -> bytes:
+def pack_classic(version: int, answer: FetchAnswer) -> bytes:
     """One partition up to its records."""
     _, index, code, watermark, stable, start, aborted, preferred, size = answer
     if aborted:

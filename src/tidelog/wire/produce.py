@@ -11,7 +11,7 @@ flexible; from version 13 on a topic is its 16-byte id. `produce_client` has the
               int32 throttle time
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
 from struct import Struct
 from typing import Final, TypeAlias
@@ -208,27 +208,48 @@ def write_produce_response(
     """The whole answer frame; `results` are in the order of `request.partitions`."""
     parts: list[bytes] = []
     pairs = zip(request.partitions, results, strict=True)
-    groups = len(request.groups)
+    pack = _pack_flexible if version >= FLEXIBLE else _pack_classic
+    for head, count in request.groups:
+        parts.append(head)
+        pack(parts, version, islice(pairs, count))
+        if version >= FLEXIBLE:
+            parts.append(b"\x00")
+    return _framed(correlation_id, version, len(request.groups), parts, throttle_ms)
+
+
+def write_in_steps(
+    correlation_id: int,
+    version: int,
+    request: ProduceRequest,
+    results: Sequence[ProduceResult],
+    step: int,
+) -> Generator[None, None, bytes]:
+    """The same answer, made of so many partitions at a time."""
+    parts: list[bytes] = []
+    pairs = zip(request.partitions, results, strict=True)
+    pack = _pack_flexible if version >= FLEXIBLE else _pack_classic
+    packed = 0
+    for head, count in request.groups:
+        parts.append(head)
+        for start in range(0, count, step):
+            size = min(step, count - start)
+            pack(parts, version, islice(pairs, size))
+            packed += size
+            if packed >= step:
+                packed = 0
+                yield
+        if version >= FLEXIBLE:
+            parts.append(b"\x00")
+    return _framed(correlation_id, version, len(request.groups), parts, 0)
+
+
+def _framed(
+    correlation_id: int, version: int, groups: int, parts: list[bytes], throttle_ms: int
+) -> bytes:
     if version < FLEXIBLE:
-        for head, count in request.groups:
-            parts.append(head)
-            _pack_classic(parts, version, islice(pairs, count))
         parts.append(INT32.pack(throttle_ms))
         body = b"".join(parts)
         return _START_CLASSIC.pack(8 + len(body), correlation_id, groups) + body
-    for head, count in request.groups:
-        parts.append(head)
-        for (_, index, _), (error_code, base, append_time, log_start, message) in islice(
-            pairs, count
-        ):
-            if message is None:
-                parts.append(
-                    _RESULT_9.pack(index, error_code, base, append_time, log_start, 1, 0, 0)
-                )
-            else:
-                parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
-                parts += (b"\x01", encode_string(message, True), b"\x00")
-        parts.append(b"\x00")
     parts.append(_END_FLEXIBLE.pack(throttle_ms, 0))
     body = b"".join(parts)
     if groups < 0x7F:
@@ -236,6 +257,19 @@ def write_produce_response(
     counted = varint(groups + 1)
     size = 5 + len(counted) + len(body)
     return _START_FLEXIBLE.pack(size, correlation_id, 0, 0)[:-1] + counted + body
+
+
+def _pack_flexible(
+    parts: list[bytes],
+    _version: int,
+    pairs: Iterable[tuple[ProducePartition, ProduceResult]],
+) -> None:
+    for (_, index, _), (error_code, base, append_time, log_start, message) in pairs:
+        if message is None:
+            parts.append(_RESULT_9.pack(index, error_code, base, append_time, log_start, 1, 0, 0))
+        else:
+            parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
+            parts += (b"\x01", encode_string(message, True), b"\x00")
 
 
 def _pack_classic(

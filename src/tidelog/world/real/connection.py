@@ -34,6 +34,7 @@ _OURS = "closed by this side"
 _NO_LINGER = Struct("ii").pack(1, 0)
 """The system forgets what it has not sent, and resets the connection."""
 
+_MORE = int(socket.MSG_MORE)
 _OPEN, _CLOSING, _CLOSED = 0, 1, 2
 
 
@@ -282,11 +283,13 @@ class RealConnection:
             head = queue[0]
             if type(head) is FileRange:
                 allowance -= self._send_range(head)
+            elif len(queue) == 1 or type(queue[1]) is FileRange:
+                allowance -= self._send_part(head, 0 if len(queue) == 1 else _MORE)
             else:
                 allowance -= self._send_parts()
 
     def _send_range(self, head: FileRange) -> int:
-        size = min(head.size, SENDFILE_BYTES_MAX)
+        size = head.size if head.size < SENDFILE_BYTES_MAX else SENDFILE_BYTES_MAX
         sent = os.sendfile(self._descriptor, head.file.fileno(), head.position, size)
         if sent == 0:
             raise OSError(errno.ENODATA, "the file ended before the range that was to be sent")
@@ -298,13 +301,22 @@ class RealConnection:
             self._range_count -= 1
         return sent
 
+    def _send_part(self, head: Buffer, flags: int) -> int:
+        sent = self._send(head, flags)
+        if sent == len(head):
+            self._queue.popleft()
+            self.queued_bytes -= sent
+        else:
+            self._forget(sent)
+        return sent
+
     def _send_parts(self) -> int:
         """The bytes up to the next file range, which go into the same packet as its first."""
         parts: list[Buffer] = []
         size = flags = 0
         for part in self._queue:
             if type(part) is FileRange:
-                flags = socket.MSG_MORE
+                flags = _MORE
                 break
             if len(parts) == PARTS_MAX or size >= TURN_BYTES_MAX:
                 break

@@ -30,17 +30,6 @@ def _with_name(error: OSError, path: str) -> OSError:
     return _error(error.errno or errno.EIO, path)
 
 
-def _is_cached(descriptor: int, offset: int) -> bool:
-    try:
-        os.preadv(descriptor, _PROBE, offset, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno != errno.EOPNOTSUPP:
-            raise
-    return True
-
-
 class RealFile:
     __slots__ = ("_descriptor", "_path")
 
@@ -111,11 +100,15 @@ class RealFile:
         """Asks for the first and the last byte. Pages between them may be missing all the
         same, and where a file system cannot say, everything counts as there."""
         try:
-            return _is_cached(self._descriptor, offset) and (
-                size <= 1 or _is_cached(self._descriptor, offset + size - 1)
-            )
+            os.preadv(self._descriptor, _PROBE, offset, os.RWF_NOWAIT)
+            if size > 1:
+                os.preadv(self._descriptor, _PROBE, offset + size - 1, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
         except OSError as error:
-            raise _with_name(error, self._path) from None
+            if error.errno != errno.EOPNOTSUPP:
+                raise _with_name(error, self._path) from None
+        return True
 
     def fileno(self) -> int:
         """For `sendfile`, while this object is held."""

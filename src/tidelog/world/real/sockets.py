@@ -21,6 +21,8 @@ class SocketOptions:
 
 Address = tuple[socket.AddressFamily, Any]
 
+_PLAIN = b"reno"
+"""The congestion control that every Linux has, and lets everybody use."""
 _OLD_FORM = "::ffff:"
 """How an IPv4 peer looks on a socket that serves both kinds."""
 
@@ -74,11 +76,15 @@ def make_socket(family: socket.AddressFamily, options: SocketOptions) -> socket.
 
 
 def prepare_connected(connected: socket.socket) -> None:
-    """Answers leave at once: what belongs together is put together before it is sent. A
-    connection that is broken already says so when it is first read."""
+    """Answers leave at once: what belongs together is put together before it is sent. Inside one
+    machine nothing is to be found out about a network, and a congestion control that paces, as
+    BBR does, only costs timers. A connection that is broken already says so when it is first
+    read."""
     connected.setblocking(False)
     with suppress(OSError):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connected.getpeername()[0] == connected.getsockname()[0]:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _PLAIN)
 
 
 def open_listening(host: str, port: int, options: SocketOptions) -> socket.socket:

@@ -90,6 +90,8 @@ class ZooKeeper:
         self._is_ending = False
         self._is_over = False
         self._at_the_end: list[Callable[[], None]] = []
+        # Nothing else is said until one answers, which may take as long as it likes.
+        _log.info("connecting to ZooKeeper at %s", connect)
         self._link = Link(hosts, session_timeout_ms, _Hearing(self), on_new_session)
 
     # The port.

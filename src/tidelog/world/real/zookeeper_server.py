@@ -5,6 +5,7 @@ serves, and stops it. Sessions are rounded up to ticks, so ticks are small here:
 is gone is noticed soon. PySpark is only looked for, never imported.
 """
 
+import fcntl
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from tidelog.world.real.mortal import mortal
 HOST: Final = "127.0.0.1"
 PORT: Final = 2181
 TICK_MS: Final = 250
+_ENDING_SECONDS_MAX: Final = 5.0
 _SETTINGS: Final = {
     "tickTime": str(TICK_MS),
     "minSessionTimeout": "500",
@@ -146,6 +148,15 @@ class ZooKeeperServer:
         assert self._process is None, "the server does not run yet"
         java, jars = find_own_java(), find_jars()
         self._refuse_a_taken_port()
+        own = self._config
+        lock = _lock(self._place.folder / "data" if own is None else read_data_folder(own))
+        try:
+            self._run(java, jars, lock)
+        finally:
+            os.close(lock)
+
+    def _run(self, java: str, jars: Sequence[Path], lock: int) -> None:
+        """The process inherits the lock, and has it for as long as it runs."""
         folder = self._place.folder
         folder.mkdir(parents=True, exist_ok=True)
         config = self._config or self._write_config()
@@ -161,6 +172,7 @@ class ZooKeeperServer:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                pass_fds=(lock,),
             )
 
     def wait_until_serving(self, seconds_max: float = 30.0) -> None:
@@ -218,7 +230,6 @@ class ZooKeeperServer:
     def _write_config(self) -> Path:
         place = self._place
         data = place.folder / "data"
-        data.mkdir(parents=True, exist_ok=True)
         if place.number is not None:
             (data / "myid").write_text(f"{place.number}\n", encoding="utf-8")
         settings = {
@@ -275,14 +286,48 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _lock(folder: Path) -> int:
+    """A descriptor that keeps others out for as long as anybody has it: ZooKeeper itself would
+    write among the files of another that runs, and what is in them would be no history any more.
+    One that is just ending, because whoever started it was killed, is waited for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline = time.monotonic() + _ENDING_SECONDS_MAX
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            os.close(lock)
+            raise BadValue(
+                f"{folder} is in use by another ZooKeeper: stop it, or choose another folder"
+            ) from None
+        return lock
+
+
+def read_data_folder(config: Path) -> Path:
+    """Where a server with this `zoo.cfg` keeps its data."""
+    folder = _read_config(config).get("dataDir")
+    if not folder:
+        raise BadValue(f"{config}: there is no dataDir; add it")
+    return Path(folder)
+
+
 def read_address(config: Path) -> tuple[str, int]:
     """Where clients reach a server with this `zoo.cfg`."""
+    settings = _read_config(config)
+    port = settings.get("clientPort", "")
+    if not port.isdecimal():
+        raise BadValue(f"{config}: clientPort={port}: must be a port; add it")
+    return settings.get("clientPortAddress", HOST), int(port)
+
+
+def _read_config(config: Path) -> dict[str, str]:
     settings: dict[str, str] = {}
     for line in config.read_text(encoding="utf-8").splitlines():
         name, separator, value = line.partition("=")
         if separator and not line.lstrip().startswith("#"):
             settings[name.strip()] = value.strip()
-    port = settings.get("clientPort", "")
-    if not port.isdecimal():
-        raise BadValue(f"{config}: clientPort={port}: must be a port; add it")
-    return settings.get("clientPortAddress", HOST), int(port)
+    return settings

@@ -1,0 +1,163 @@
+"""Batches of a transaction that is being verified: they are told in the order they came in (X30).
+
+The partition's producers are real; the coordinator answers when the test says so.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.log.producers import Producers
+from tidelog.records.batch import TRANSACTIONAL
+from tidelog.transactions.requests import Add
+from tidelog.transactions.state import Producer
+from tidelog.verification import Codes, Question, Verification
+from tidelog.world.sim.loop import SimLoop
+
+WHO = Producer(7, 3)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.producers = Producers()
+
+
+class Partition:
+    def __init__(self) -> None:
+        self.name = TopicPartition("orders", 0)
+        self.log = Log()
+        self.guards: dict[int, object] = {}
+
+    def append(self, sequence: int) -> None:
+        self.log.producers.check(*WHO, sequence, 0, TRANSACTIONAL)
+        self.log.producers.append(*WHO, sequence, (sequence, sequence), 0, TRANSACTIONAL)
+
+    def mark(self) -> None:
+        """As a marker does that comes while something is verified."""
+        self.guards.pop(WHO.producer_id, None)
+
+
+class Coordinator:
+    def __init__(self) -> None:
+        self.asked: list[Callable[[Sequence[Codes] | KafkaError], None]] = []
+
+    def coordinator_of(self, _transactional_id: str) -> int:
+        return 1
+
+    def ask(
+        self,
+        _broker_id: int,
+        _asked: Sequence[tuple[Question, Add]],
+        done: Callable[[Sequence[Codes] | KafkaError], None],
+    ) -> None:
+        self.asked.append(done)
+
+
+class Scene:
+    def __init__(self, *, is_adding: bool = True) -> None:
+        self.question = Question(transactional_id="x", producer=WHO, is_adding=is_adding)
+        self.loop = SimLoop()
+        self.partition = Partition()
+        self.coordinator = Coordinator()
+        self.verification = Verification(self.loop, self.loop.clock, self.coordinator)
+        self.told: list[tuple[int, ErrorCode]] = []
+        self.when_told: Callable[[int], None] = lambda _sequence: None
+
+    def send(self, sequence: int) -> None:
+        self.verification.admit(self.partition, self.question, partial(self._verified, sequence))
+        self.loop.run_for(1)
+
+    def _verified(self, sequence: int, error: KafkaError | None) -> None:
+        try:
+            if error is None:
+                self.partition.append(sequence)
+        except KafkaError as refused:
+            error = refused
+        self.told.append((sequence, ErrorCode.none if error is None else error.code))
+        self.when_told(sequence)
+
+    def answer(self, code: ErrorCode = ErrorCode.none) -> None:
+        self.coordinator.asked.pop(0)([{self.partition.name: code}])
+        self.loop.run_for(1)
+
+
+def test_batch_behind_a_marker_waits_for_those_before_it() -> None:
+    """The first of them is asked about again, and the second came between marker and answer."""
+    scene = Scene()
+    scene.send(0)
+    scene.partition.mark()
+    scene.send(1)
+    scene.answer()
+    assert scene.told == [], "the transaction may have been over before the marker came"
+    scene.send(2)
+    scene.answer()
+    assert scene.told == [(sequence, ErrorCode.none) for sequence in range(3)]
+    assert not scene.coordinator.asked
+    assert not scene.partition.guards
+
+
+def test_batch_behind_two_markers_waits_for_those_before_it() -> None:
+    scene = Scene()
+    for sequence in range(3):
+        scene.send(sequence)
+        scene.partition.mark()
+    scene.answer()
+    scene.partition.mark()
+    scene.answer()
+    scene.answer()
+    assert scene.told == [(sequence, ErrorCode.none) for sequence in range(3)]
+
+
+def test_batch_that_comes_while_others_are_told_is_behind_them() -> None:
+    scene = Scene()
+    scene.send(0)
+    scene.send(1)
+    scene.when_told = lambda sequence: scene.send(2) if sequence == 0 else None
+    scene.answer()
+    assert scene.told == [(sequence, ErrorCode.none) for sequence in range(3)]
+
+
+def test_marker_that_comes_while_batches_are_told_has_the_rest_verified_again() -> None:
+    scene = Scene()
+    scene.send(0)
+    scene.send(1)
+    scene.when_told = lambda sequence: scene.partition.mark() if sequence == 0 else None
+    scene.answer()
+    assert scene.told == [(0, ErrorCode.none)]
+    scene.answer(ErrorCode.transaction_abortable)
+    assert scene.told == [(0, ErrorCode.none), (1, ErrorCode.transaction_abortable)]
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_refusal_is_for_all_that_wait(is_marked: bool) -> None:
+    scene = Scene()
+    scene.send(0)
+    if is_marked:
+        scene.partition.mark()
+    scene.send(1)
+    scene.answer(ErrorCode.invalid_txn_state)
+    assert scene.told == [(0, ErrorCode.invalid_txn_state), (1, ErrorCode.invalid_txn_state)]
+    scene.when_told = lambda _sequence: None
+    scene.send(2)
+    assert scene.coordinator.asked, "what comes later is asked about anew"
+
+
+@pytest.mark.parametrize("is_adding", [False, True])
+def test_unknown_producer_whose_transaction_is_new_begins_at_sequence_0(is_adding: bool) -> None:
+    """Else a batch whose predecessor was refused would be taken for the first. Where transactions
+    do not raise the epoch, sequences go on from one to the next, and nobody knows them."""
+    scene = Scene(is_adding=is_adding)
+    scene.send(0)
+    scene.answer(ErrorCode.not_coordinator)
+    scene.send(1)
+    scene.answer()
+    wanted = ErrorCode.out_of_order_sequence_number if is_adding else ErrorCode.none
+    assert scene.told == [(0, ErrorCode.not_coordinator), (1, wanted)]
+    scene.send(0)
+    if is_adding:
+        scene.answer()
+        scene.send(1)
+        assert scene.told[2:] == [(0, ErrorCode.none), (1, ErrorCode.none)]
