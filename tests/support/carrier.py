@@ -55,7 +55,6 @@ class Carrier:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "error_cb": self._failed,
                 "session.timeout.ms": 3000,
                 "heartbeat.interval.ms": 300,
                 "fetch.wait.max.ms": 100,
@@ -71,12 +70,6 @@ class Carrier:
         self._batch.clear()
         self._metadata = consumer.consumer_group_metadata()
 
-    def _failed(self, error: KafkaError) -> None:
-        """A static member may be shut out by itself: after its session has timed out librdkafka
-        sends a heartbeat that names the instance and no member."""
-        if error.fatal():
-            _begin_anew(self._notes, str(error))
-
     def run(self) -> None:
         while True:
             self._gather()
@@ -89,8 +82,14 @@ class Carrier:
         ends = time.monotonic() + 0.1
         while len(self._batch) < BATCH_MAX and time.monotonic() < ends:
             message = self._consumer.poll(0.05)
-            if message is not None and message.error() is None:
+            if message is None:
+                continue
+            if message.error() is None:
                 self._batch.append(message)
+            elif message.error().code() == KafkaError._FATAL:
+                # A static member may be shut out by itself: after its session has timed out
+                # librdkafka sends a heartbeat that names the instance and no member.
+                _begin_anew(self._notes, str(message.error()))
 
     def _carry(self) -> None:
         self._count += 1
