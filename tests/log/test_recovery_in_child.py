@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.logs import IDENTITY, NOW, PARTITION, batch, check_everything, summary
@@ -30,6 +30,13 @@ steps = st.lists(
     max_size=40,
 )
 
+ROTTEN_OFFSET = [
+    *[Operation("append", 0)] * 6,
+    *[Operation("follow", 0)] * 3,
+    *(Operation("follow", 10), Operation("append", 32), Operation("checkpoint", 0)),
+]
+"""With the bit that is flipped for it a batch that was durable has an offset far beyond."""
+
 
 def opened(disk: SimDisk, *, in_child: bool) -> PartitionLog:
     log_dir = LogDir("/data", disk, disk.clock, SimWorkers(disk) if in_child else None)
@@ -43,6 +50,7 @@ def opened(disk: SimDisk, *, in_child: bool) -> PartitionLog:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(steps, st.integers(0, 999), st.booleans())
+@example(ROTTEN_OFFSET, 541, True)
 def test_child_and_plain_check_leave_the_same_log(
     monkeypatch: pytest.MonkeyPatch, steps: list[Operation], seed: int, flip: bool
 ) -> None:

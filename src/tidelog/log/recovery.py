@@ -34,7 +34,7 @@ from tidelog.log.files import (
 from tidelog.log.log_files import Home
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replay import reload_producers
-from tidelog.log.scan import EVERYTHING, Place, StoredBatch, good_batches
+from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batches
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
 from tidelog.log.truncation import cut_segment, cutting, finish_cut
@@ -266,7 +266,7 @@ class _Check:
                 "max_index_bytes": log.settings.index_bytes_max,
             },
         ).result()
-        if result["damaged"] or _stopped_below(result, segment.size, place):
+        if result["damaged"] or _stopped_below(result, segment, place):
             return self._scan(segment)
         for kind in (OFFSET_INDEX, TIME_INDEX):
             log.disk.rename(segment.path(kind) + REBUILT, segment.path(kind))
@@ -301,10 +301,16 @@ class _Check:
         self.log.segments.remove(segments)
 
 
-def _stopped_below(result: Mapping[str, Any], size: int, place: Place) -> bool:
-    """Whether the child met damage in what was durable: that is looked at with more patience."""
-    next_offset: int = result["next_offset"]
-    return result["valid_bytes"] < size and next_offset < place.trusted_upto
+def _stopped_below(result: Mapping[str, Any], segment: Segment, place: Place) -> bool:
+    """Whether the child met damage in what was durable: that is looked at with more patience. An
+    offset that has rotted may be beyond it; then the batch behind is not."""
+    end: int = result["valid_bytes"]
+    if end == segment.size:
+        return False
+    if result["next_offset"] < place.trusted_upto:
+        return True
+    after = next(batches(segment.open_file(), end, segment.size), None)
+    return after is not None and after.header.next_offset <= place.trusted_upto
 
 
 def _settle_bounds(log: PartitionLog, found: Found) -> None:
