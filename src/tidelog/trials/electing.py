@@ -1,11 +1,13 @@
 """Somebody who does not wait: has partitions that nobody leads led by any replica that is there.
 
 What is lost thereby was given up in so many words (E3). A wish that is not answered may be granted
-still: by a controller that died over it.
+still: by a controller that died over it, or, deposed meanwhile, does not know whether it was.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.trials.world import World
 
 GAP_MS: Final = 60
@@ -37,7 +39,9 @@ class Elector:
             controller.metadata.elect_leaders("unclean", None, self._answered)
         world.loop.after(self._gap_ms(), self._next)
 
-    def _answered(self, results: Any) -> None:
-        self._world.unclean_asked -= 1
+    def _answered(self, results: Mapping[tuple[str, int], KafkaError | None]) -> None:
+        codes = [error.code for error in results.values() if error is not None]
+        if ErrorCode.not_controller not in codes:
+            self._world.unclean_asked -= 1
         if self._world.tracing is not None:
             self._world.tracing(f"unclean elections were asked for: {results}")
