@@ -2,33 +2,17 @@
 breaks without its rule."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from random import Random
 
 import pytest
 
 from support import session_mutants as sessions
+from support.scripted_world import CALM, Mutant, check_breaks
 from tidelog.base.coordination import Create
 from tidelog.cluster import paths
-from tidelog.trials.options import draw_options
 from tidelog.trials.process import Disk, Process
 from tidelog.trials.violation import Violation
 from tidelog.trials.world import World
 from tidelog.world.znode_tree import When
-
-CALM = replace(
-    draw_options(Random(1)),
-    brokers=3,
-    partitions=1,
-    members=0,
-    transactors=0,
-    move_gap_ms=0,
-    delete_gap_ms=0,
-    unclean="never",
-    recreate_gap_ms=0,
-    delay_ms_max=2,
-    session_timeout_ms=200,
-)
 
 
 def started() -> World:
@@ -80,13 +64,6 @@ def what_is_left_of_the_last_session_is_in_the_way() -> None:
     ],
 )
 def test_script_breaks_without_its_rule_only(
-    script: Callable[[], None],
-    mutant: Callable[[pytest.MonkeyPatch], None],
-    invariant: str,
-    monkeypatch: pytest.MonkeyPatch,
+    script: Callable[[], None], mutant: Mutant, invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script()
-    mutant(monkeypatch)
-    with pytest.raises(Violation) as found:
-        script()
-    assert found.value.invariant == invariant, found.value
+    check_breaks(script, mutant, invariant, monkeypatch)

@@ -8,6 +8,7 @@ import pytest
 
 from support import storage_mutants as storage
 from support.logs import NOW, PARTITION, Simulated, batch, check_everything, contents
+from support.scripted_world import Mutant, check_breaks
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
@@ -22,8 +23,6 @@ from tidelog.trials.violation import Violation
 SETTINGS = LogSettings(segment_bytes=400, index_interval_bytes=100)
 SILENT = TopicPartition("silent", 7)
 PRODUCER = 9
-
-Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
 def require(invariant: str, holds: bool, what: str) -> None:
@@ -324,8 +323,4 @@ def x28_truncation() -> None:
 def test_script_breaks_without_its_rule_only(
     script: Callable[[], None], mutant: Mutant, invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script()
-    mutant(monkeypatch)
-    with pytest.raises(Violation) as found:
-        script()
-    assert found.value.invariant == invariant, found.value
+    check_breaks(script, mutant, invariant, monkeypatch)

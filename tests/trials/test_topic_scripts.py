@@ -2,77 +2,26 @@
 of the explorer (T6): requests of the one before that come late, and brokers that were away."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 from support import topic_mutants as topics
+from support.scripted_world import Mutant, Scene
 from tidelog.base.control import LeaderAndIsrRequest, StopReplicaRequest
 from tidelog.base.errors import ErrorCode
 from tidelog.cluster.requests import NewTopic
 from tidelog.trials.exchange import Answer, Ask
-from tidelog.trials.history import create_topic
 from tidelog.trials.leading import TOPIC, Produce, Produced
-from tidelog.trials.options import draw_options
-from tidelog.trials.process import Process
 from tidelog.trials.violation import Violation
-from tidelog.trials.world import World
-
-CALM = replace(
-    draw_options(Random(1)),
-    brokers=3,
-    partitions=1,
-    replication_factor=2,
-    min_isr=2,
-    members=0,
-    transactors=0,
-    move_gap_ms=0,
-    delete_gap_ms=0,
-    recreate_gap_ms=0,
-    unclean="never",
-    delay_ms_max=2,
-    request_timeout_ms=2_000,
-    fetch_wait_ms=100,
-    session_timeout_ms=200,
-)
 
 
-class Scene:
+class Making(Scene):
     """Partition 0 is led by broker 1 and followed by broker 2, and has a record."""
 
     def __init__(self) -> None:
-        self.world = world = World(1, options=CALM)
-        self.heard: dict[int, list[LeaderAndIsrRequest | StopReplicaRequest]] = {}
-        for number in world.numbers:
-            world.start(number)
-            self._listen(world.processes[number])
-        self.run(2_000)
-        create_topic(world)
-        self.run()
+        super().__init__()
         assert self.produce(1, 1) == (0, 0)
-
-    def _listen(self, process: Process) -> None:
-        heard = self.heard.setdefault(process.number, [])
-        receive = process.receive
-
-        def listening(request: Any, reply: Callable[[Any], None]) -> bool:
-            if isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
-                heard.append(request)
-            return receive(request, reply)
-
-        process.receive = listening  # type: ignore[method-assign]
-
-    def run(self, duration_ms: int = 500) -> None:
-        self.world.loop.run_for(duration_ms)
-
-    def ask(self, number: int, request: Any) -> Any:
-        answers: list[Any] = []
-        self.world.processes[number].receive(request, answers.append)
-        self.run()
-        (answer,) = answers
-        return answer
 
     def produce(self, number: int, value: int) -> tuple[int, int]:
         answer = self.ask(number, Produce(0, value, -1))
@@ -101,7 +50,7 @@ class Scene:
 
 
 def test_topic_that_is_made_again_is_another_and_begins_empty() -> None:
-    scene = Scene()
+    scene = Making()
     before = scene.world.topic
     scene.make_again(2, 3)
     assert scene.world.topic is not before
@@ -112,7 +61,7 @@ def test_topic_that_is_made_again_is_another_and_begins_empty() -> None:
 
 
 def test_broker_that_was_away_holds_nothing_of_the_topic_that_was_deleted() -> None:
-    scene = Scene()
+    scene = Making()
     scene.world.kill(2, machine=False)
     scene.run(1_000)
     scene.make_again(1, 3)
@@ -123,7 +72,7 @@ def test_broker_that_was_away_holds_nothing_of_the_topic_that_was_deleted() -> N
 
 
 def test_broker_that_was_away_takes_no_old_records_for_those_of_the_new_topic() -> None:
-    scene = Scene()
+    scene = Making()
     scene.world.kill(2, machine=False)
     scene.run(1_000)
     scene.make_again(1, 3)
@@ -138,7 +87,7 @@ def test_broker_that_was_away_takes_no_old_records_for_those_of_the_new_topic() 
 
 
 def test_follower_of_the_topic_that_was_deleted_is_told_so() -> None:
-    scene = Scene()
+    scene = Making()
     follower = scene.world.processes[2]
     late = Ask(follower.copies[0].replica, follower.metadata.broker_epoch, b"another topic id")
     leader = scene.world.processes[1].copies[0].replica
@@ -151,7 +100,7 @@ def test_follower_of_the_topic_that_was_deleted_is_told_so() -> None:
 
 def late_requests(is_late: Callable[[Any], bool]) -> None:
     """Of the topic before, in the order in which they came."""
-    scene = Scene()
+    scene = Making()
     told = {number: list(filter(is_late, requests)) for number, requests in scene.heard.items()}
     scene.make_again(1, 2)
     assert scene.produce(1, 2) == (0, 0)
@@ -178,9 +127,7 @@ def is_full(request: Any) -> bool:
     ],
 )
 def test_what_was_said_of_the_topic_before_does_the_new_one_no_harm(
-    is_late: Callable[[Any], bool],
-    mutant: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
+    is_late: Callable[[Any], bool], mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late_requests(is_late)
     mutant(monkeypatch)
@@ -189,7 +136,7 @@ def test_what_was_said_of_the_topic_before_does_the_new_one_no_harm(
 
 
 def test_stop_of_a_replica_of_the_topic_before_does_the_new_one_no_harm() -> None:
-    scene = Scene()
+    scene = Making()
     scene.make_again(1, 2)
     assert scene.produce(1, 2) == (0, 0)
     stops = [

@@ -5,55 +5,41 @@ its rule.
 
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 from support import transaction_mutants as transactions
+from support.scripted_world import CALM, Scene
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
 from tidelog.transactions.requests import Add, Begin, End
 from tidelog.transactions.shard import TransactionShard
 from tidelog.transactions.state import Producer
 from tidelog.transactions.surroundings import Ending
-from tidelog.trials.history import create_topic
 from tidelog.trials.leading import TOPIC
-from tidelog.trials.options import draw_options
 from tidelog.trials.stamped_log import Stamp
 from tidelog.trials.transacting import ProduceInTransaction, WriteMarkers
 from tidelog.trials.transaction_oracle import TransactionOracle
-from tidelog.trials.world import World
 from tidelog.verification import Question
 
-CALM = replace(
-    draw_options(Random(1)),
-    brokers=3,
-    partitions=1,
+OPTIONS = replace(
+    CALM,
     replication_factor=3,
     min_isr=1,
-    members=0,
     transactors=1,
-    unclean="never",
-    recreate_gap_ms=0,
-    delay_ms_max=2,
-    request_timeout_ms=2_000,
     # Longer than what a script waits for: no fetch is answered for its time alone.
     fetch_wait_ms=800,
 )
 ALL = (TopicPartition(TOPIC, 0),)
 
 
-class Scene:
+class Transacting(Scene):
     """Partition 0 is led by broker 1, the journal of transactions by broker 2."""
 
     def __init__(self) -> None:
-        self.world = world = World(1, options=CALM)
-        for number in world.numbers:
-            world.start(number)
-        world.loop.run_for(2_000)
-        create_topic(world)
-        world.loop.run_for(500)
+        super().__init__(OPTIONS)
+        world = self.world
         self.leader, self.coordinator = world.processes[1], world.processes[2]
         self.oracle = TransactionOracle(
             world.oracles[:1], world.oracles[1], world.batches, world.stamps, world.counts
@@ -74,9 +60,6 @@ class Scene:
         code = results[0][ending.producer_id, ALL[0]]
         assert isinstance(code, ErrorCode)
         return code
-
-    def run(self, duration_ms: int = 500) -> None:
-        self.world.loop.run_for(duration_ms)
 
     def shard(self) -> TransactionShard:
         shard = self.coordinator.coordinating.find(1)
@@ -99,7 +82,7 @@ def ending(
 
 def marker_comes_again() -> None:
     """The next transaction, in the epoch that the marker gave, has begun when it does."""
-    scene = Scene()
+    scene = Transacting()
     before, after = Producer(7, 0), Producer(7, 1)
     scene.write(11, before)
     marker = ending(after, is_commit=False, version=2)
@@ -110,7 +93,7 @@ def marker_comes_again() -> None:
 
 
 def marker_of_a_deposed_coordinator_comes_late() -> None:
-    scene = Scene()
+    scene = Transacting()
     producer = Producer(7, 0)
     scene.write(11, producer)
     assert scene.mark(ending(producer, is_commit=False, coordinator=5)) is ErrorCode.none
@@ -121,7 +104,7 @@ def marker_of_a_deposed_coordinator_comes_late() -> None:
 
 def marker_comes_while_a_batch_is_verified() -> None:
     """The coordinator's answer, that the transaction is open, arrives when it is over."""
-    scene = Scene()
+    scene = Transacting()
     shard, answers = scene.shard(), scene.answers
     shard.begin(Begin(transactional_id="x", timeout_ms=60_000), answers.append)
     scene.run()
