@@ -144,6 +144,17 @@ def test_an_epoch_that_has_rotted_in_a_batch_does_not_spoil_what_is_known(where:
     assert open_dir(disk).logs[PARTITION].epochs.entries == entries
 
 
+def test_an_epoch_that_has_rotted_in_the_last_batch_is_not_believed() -> None:
+    """F12: no batch behind it gives it away, but no checkpoint knows of such an epoch."""
+    world = flushed()
+    entries = world.log.epochs.entries
+    name = world.log.segments.active.path(".log")
+    disk = stop(world, "stop")
+    *_, (last, _) = walk(disk.view()[name])
+    disk.flip_bit(name, last + EPOCH_POSITION, 6)
+    assert open_dir(disk).logs[PARTITION].epochs.entries == entries
+
+
 def test_epochs_are_known_when_recovery_points_are_lost_with_them() -> None:
     """L1, F12: a clean stop leaves nothing to be checked, but epochs are needed all the same."""
     world = flushed()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 
 from tidelog.base.ids import NO_EPOCH
+from tidelog.base.settings.kinds import INT_MAX
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.log_files import LogFiles
 from tidelog.log.scan import batches
@@ -21,32 +22,36 @@ from tidelog.records.batch import HEADER_SIZE, BatchHeader, read_header
 def check_epochs(log: LogFiles) -> None:
     """Makes the epochs anew if they are wrong, once the log's end is known."""
     log.epochs.truncate_suffix(log.log_end_offset)
-    if _all_agree(log, _around_beginnings(log)) or _all_agree(log, _sound(log.segments.all)):
+    segments, latest = log.segments.all, log.epochs.latest
+    if _all_agree(log, _around_beginnings(log)) or _all_agree(log, _sound(segments, latest)):
         return
-    log.epochs = LeaderEpochs(epochs_of(log.segments.all))
+    log.epochs = LeaderEpochs(epochs_of(segments, latest))
     log.epochs.changed = True
 
 
-def epochs_of(segments: Iterable[Segment]) -> list[tuple[int, int]]:
+def epochs_of(segments: Iterable[Segment], latest_known: int = INT_MAX) -> list[tuple[int, int]]:
     """As the batches tell them."""
     epochs: list[tuple[int, int]] = []
-    for header in _sound(segments):
+    for header in _sound(segments, latest_known):
         epoch = header.partition_leader_epoch
         if not epochs or epochs[-1][0] < epoch:
             epochs.append((epoch, header.base_offset))
     return epochs
 
 
-def _sound(segments: Iterable[Segment]) -> Iterator[BatchHeader]:
+def _sound(segments: Iterable[Segment], latest_known: int) -> Iterator[BatchHeader]:
     """All batches that have an epoch, but for those where it has rotted: it lies outside a batch's
-    CRC, and is wrong if it is below one before it, or above that of the next batch."""
+    CRC, and is wrong if it is below one before it, or above that of the next batch. The last one
+    by itself proves no epoch that is not known: one that never was would tell followers a wrong
+    end of the epochs before it, without one that was the batch is only fetched again."""
     headers = (b.header for s in segments for b in batches(s.open_file(), 0, s.size))
     latest = 0
     for header, after in pairwise(chain(headers, [None])):
         epoch = header.partition_leader_epoch if header is not None else NO_EPOCH
         if header is None or epoch < latest:
             continue
-        if after is None or epoch <= after.partition_leader_epoch:
+        bound = max(latest, latest_known) if after is None else after.partition_leader_epoch
+        if epoch <= bound:
             latest = epoch
             yield header
 
