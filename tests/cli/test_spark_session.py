@@ -91,7 +91,7 @@ def test_only_a_spark_of_this_machine_is_told_to_keep_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a cluster, executors of other machines must reach the driver."""
-    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
+    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_UDS_MODE"):
         monkeypatch.delenv(name, raising=False)
     for master in (None, "local[*]", "local[2]", "local"):
         assert spark_environment(master)["SPARK_LOCAL_IP"] == "127.0.0.1"
@@ -99,9 +99,11 @@ def test_only_a_spark_of_this_machine_is_told_to_keep_to_it(
     assert Path(spark_environment("yarn")["PYSPARK_PYTHON"]).parent == Path(sys.executable).parent
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.2")
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/other")
+    monkeypatch.setenv("PYSPARK_UDS_MODE", "false")
     assert spark_environment("local") == {
         "SPARK_LOCAL_IP": "10.0.0.2",
         "PYSPARK_PYTHON": "/usr/bin/other",
+        "PYSPARK_UDS_MODE": "false",
     }
 
 

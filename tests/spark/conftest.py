@@ -16,7 +16,7 @@ from support.cluster_processes import QUICK, SAFE, Cluster, new_zookeeper
 from support.new_topics import NewTopicMaker
 from support.servers import Server, new_server
 from support.zookeepers import require_zookeeper
-from tidelog.spark.worker_python import worker_python
+from tidelog.spark.worker_python import worker_variables
 
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that is not long at work: it took half the processor time with these."""
@@ -46,7 +46,7 @@ def only_long() -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = worker_python()
+    os.environ.update(worker_variables())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     session = (
         SparkSession.builder.master("local[2]")

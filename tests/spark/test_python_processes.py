@@ -4,6 +4,7 @@ and waits for each, so that they have what they need and no more.
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -144,8 +145,9 @@ def test_spark_s_python_processes_import_pyspark_as_it_is_installed(spark: Any) 
 def chosen(script: str, **environment: str) -> str:
     """What Spark is told to start by a program that has run this."""
     told = f"from pyspark_tidelog import use_this_python\n{script}\nimport os\n"
-    command = [sys.executable, "-c", f"{told}print(os.environ.get('PYSPARK_PYTHON'))"]
-    given = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    names = ("PYSPARK_PYTHON", "PYSPARK_UDS_MODE")
+    command = [sys.executable, "-c", f"{told}print(*map(os.environ.get, {names}))"]
+    given = {name: value for name, value in os.environ.items() if name not in names}
     done = subprocess.run(
         command, env=given | environment, capture_output=True, text=True, check=True
     )
@@ -155,10 +157,27 @@ def chosen(script: str, **environment: str) -> str:
 def test_a_program_says_in_a_line_that_spark_is_to_use_its_python() -> None:
     """P1: what was set for it stays, and importing alone sets nothing."""
     script = str(Path(sys.executable).with_name(SCRIPT.name))
-    assert chosen("use_this_python()") == script
-    assert chosen("use_this_python(); use_this_python()") == script
-    assert chosen("use_this_python()", PYSPARK_PYTHON="/opt/other") == "/opt/other"
-    assert chosen("") == "None"
+    assert chosen("use_this_python()") == f"{script} true"
+    assert chosen("use_this_python(); use_this_python()") == f"{script} true"
+    assert chosen("use_this_python()", PYSPARK_PYTHON="/opt/other") == "/opt/other true"
+    assert chosen("use_this_python()", PYSPARK_UDS_MODE="false") == f"{script} false"
+    assert chosen("") == "None None"
+
+
+def test_spark_s_python_processes_are_reached_over_unix_sockets(spark: Any) -> None:
+    def families(_: int) -> list[str]:
+        found = []
+        for number in Path("/proc/self/fd").iterdir():
+            try:
+                with socket.socket(fileno=os.dup(int(number.name))) as one:
+                    found.append(one.family.name)
+            except OSError:
+                # No socket, or the folder that was listed here.
+                continue
+        return found
+
+    [found] = spark.sparkContext.parallelize([0], 1).map(families).collect()
+    assert set(found) == {"AF_UNIX"}
 
 
 def test_once_spark_runs_it_is_too_late_to_choose_a_python(
@@ -167,6 +186,6 @@ def test_once_spark_runs_it_is_too_late_to_choose_a_python(
     assert spark is not None
     use_this_python()
     monkeypatch.delenv("PYSPARK_PYTHON")
-    with pytest.raises(BadValue, match=r"too late: Spark runs already; .* set PYSPARK_PYTHON"):
+    with pytest.raises(BadValue, match=r"too late: Spark runs already; .* set PYSPARK_PYTHON for"):
         use_this_python()
     assert "PYSPARK_PYTHON" not in os.environ

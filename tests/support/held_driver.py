@@ -27,7 +27,7 @@ from support.held_source import FOLDER, PLANNING, notes_in
 from support.servers import ROOT
 from support.topic_rows import Row, rows_of
 from tidelog.spark.offsets import Planned, each_partition, read_offset
-from tidelog.spark.worker_python import worker_python
+from tidelog.spark.worker_python import worker_variables
 
 SECONDS_MAX: Final = 240.0
 
@@ -58,7 +58,7 @@ class HeldDriver:
             **os.environ,
             FOLDER: str(self.folder),
             "PYTHONPATH": str(ROOT / "tests"),
-            "PYSPARK_PYTHON": worker_python(),
+            **worker_variables(),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with (self.folder / "output").open("ab") as output:

@@ -276,6 +276,30 @@ def test_a_fast_reader_of_a_large_range_leaves_room_for_others(world: World) -> 
     reader.join()
 
 
+@pytest.mark.parametrize(("answer_bytes", "is_awake"), [(100, True), (1 << 20, False)])
+def test_the_next_question_is_waited_for_awake_unless_the_answer_was_large(
+    world: World, answer_bytes: int, is_awake: bool
+) -> None:
+    client, peer = connected(world)
+    assert isinstance(world.loop, EpollLoop)
+    answer = bytes(answer_bytes)
+    peer.on_received = lambda _: peer.connection.send(answer)
+    poll = world.loop._poll
+    waits: list[float | None] = []
+
+    def noted(timeout: float | None, maxevents: int) -> list[tuple[int, int]]:
+        waits.append(timeout)
+        return poll(timeout, maxevents)
+
+    with client:
+        client.sendall(b"?")
+        world.until(lambda: bool(peer.heard))
+        world.loop._poll = noted
+        world.loop.turn(0.001)
+    assert (waits[0] == 0.0) == is_awake
+    world.loop._poll = poll
+
+
 def _read_all(client: socket.socket) -> None:
     buffer = bytearray(1 << 20)
     with client:

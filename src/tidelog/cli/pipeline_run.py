@@ -22,7 +22,7 @@ from tidelog.cli.printing import complain, say, say_table
 from tidelog.cli.spark_session import HERE, check_remote
 from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
-from tidelog.spark.worker_python import VARIABLE, worker_python
+from tidelog.spark.worker_python import worker_variables
 
 _EVENT: Final = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d): (.*)")
 _FLOW: Final = re.compile(r"Flow (\S+) (?:is|has) (\w+)\.?(.*)")
@@ -98,7 +98,7 @@ def run_once(
 ) -> float:
     """How many seconds it took; `tell` is given a line for each thing that happens."""
     os.environ["SPARK_REMOTE"] = remote
-    os.environ.setdefault(VARIABLE, worker_python())
+    os.environ.update({**worker_variables(), **os.environ})
     from pyspark.errors import PySparkException
     from pyspark.pipelines.cli import run
 

@@ -21,7 +21,7 @@ import typer
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.free_ports import HOST
-from tidelog.spark.worker_python import VARIABLE, worker_python
+from tidelog.spark.worker_python import worker_variables
 from tidelog.world.real.java import find_java
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check_spark(*, needs_java: bool = True) -> None:
 def spark_environment(master: str | None) -> dict[str, str]:
     """What Spark needs to be told, where nobody has said otherwise. On a cluster its driver must be
     reached from other machines, so that the address is left to Spark."""
-    told = {VARIABLE: worker_python()}
+    told = worker_variables()
     if master is None or master.startswith("local"):
         told["SPARK_LOCAL_IP"] = HOST
     return {name: os.environ.get(name, value) for name, value in told.items()}

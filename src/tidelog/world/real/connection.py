@@ -26,6 +26,8 @@ JOINED_BYTES_MAX = 65_536
 SENDFILE_BYTES_MAX = 1_048_576
 TURN_BYTES_MAX = 4_194_304
 """What one connection may send in a turn, so that a fast reader does not keep the loop."""
+BULK_BYTES_MIN = 524_288
+"""Whoever takes as much is not waited for awake."""
 PARTS_MAX = 1_024
 WAKE_BYTES_MAX = 524_288
 _DRAIN_STEP = 65_536
@@ -279,6 +281,8 @@ class RealConnection:
     def _flush_large(self) -> None:
         queue = self._queue
         allowance = TURN_BYTES_MAX
+        if self.queued_bytes >= BULK_BYTES_MIN:
+            self._loop.expect_nothing()
         while queue and allowance > 0:
             head = queue[0]
             if type(head) is FileRange:

@@ -198,6 +198,10 @@ class EpollLoop:
             self._is_woken = True
             os.eventfd_write(self._waker, 1)
 
+    def expect_nothing(self) -> None:
+        """Somebody was sent so much in this turn that he has no next question yet."""
+        self._was_ready = False
+
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Runs a callback once, at the end of the first turn that found nothing ready."""
         self._idle.append(callback)
