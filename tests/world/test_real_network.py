@@ -287,7 +287,7 @@ def test_the_next_question_is_waited_for_awake_unless_the_answer_was_large(
     poll = world.loop._poll
     waits: list[float | None] = []
 
-    def noted(timeout: float | None, maxevents: int) -> list[tuple[int, int]]:
+    def noted(timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
         waits.append(timeout)
         return poll(timeout, maxevents)
 
