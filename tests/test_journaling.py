@@ -76,12 +76,15 @@ class Stage:
     [
         ("", 0),
         ("a", 97),
-        ("tidelog", 825257422),
+        ("consumer-group-1", 147483020),
+        ("tidelog", 1322226226),
         ("polygenelubricants", 0),
         ("\U0001f30a", 1773134),
     ],
 )
-def test_a_name_is_hashed_as_java_does_it(text: str, hashed: int) -> None:
+def test_a_name_is_hashed_as_kafka_does_it(text: str, hashed: int) -> None:
+    """Java's hash of "tidelog" is -1322226226, that of "polygenelubricants" the smallest there is.
+    So each group is in the partition of `__consumer_offsets` where Kafka looks for it."""
     assert hash_of(text) == hashed
 
 

@@ -1,13 +1,12 @@
 """How soon a stream has its first batch, in a session that is fresh and in one that is warm.
 
 Spark starts a Python process for each step of a source in Python, so beside the connector runs a
-source that does nothing: what is above that is ours. Both are also run with `spark-python`, where
-it is installed, with which these processes start sooner.
+source that does nothing: what is above that is ours. Both are also run by a plain program, which
+does not call `use_this_python`: then these processes start later.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,14 +14,13 @@ from bench.load.contest import Row, compared, in_turns, row, tell
 from bench.spark.scenarios import CONNECTOR, OURS, Contender, Place
 from bench.spark.side import (
     CONSTANT_SOURCE,
-    SPARK_PYTHON,
     Session,
     connector_session,
     our_session,
 )
 
 NOTHING = "a Python source that does nothing"
-QUICKLY = f" by {SPARK_PYTHON.name}"
+PLAINLY = ", plain"
 _ROWS = 1000
 _TOPIC = "few"
 
@@ -39,7 +37,7 @@ def first_batch(place: Place) -> list[Row]:
                 fresh.setdefault(one.name, []).append(_seconds(one))
             for name, values in in_turns(all_of_them, place.effort.rounds, _seconds).items():
                 warm.setdefault(name, []).extend(values)
-    return [found for ours in (OURS, OURS + QUICKLY) for found in _rows(ours, fresh, warm)]
+    return [found for ours in (OURS, OURS + PLAINLY) for found in _rows(ours, fresh, warm)]
 
 
 def _rows(ours: str, fresh: Seconds, warm: Seconds) -> list[Row]:
@@ -68,15 +66,12 @@ def _later(what: str, values: Seconds, ours: str, other: str, target: str = "") 
 @contextmanager
 def _sessions(place: Place) -> Iterator[Mapping[str, Session]]:
     """New ones, one for each."""
-    pythons: dict[str, Path | None] = {"": None}
-    if SPARK_PYTHON.exists():
-        pythons[QUICKLY] = SPARK_PYTHON
     with ExitStack() as stack:
         made: dict[str, Session] = {}
-        for suffix, python in pythons.items():
+        for suffix in ("", PLAINLY):
             for name, sources in ((OURS, ()), (NOTHING, (CONSTANT_SOURCE,))):
                 folder = place.folder / f"session-{len(made)}"
-                session = our_session(folder, worker_python=python, sources=sources)
+                session = our_session(folder, is_plain=bool(suffix), sources=sources)
                 made[name + suffix] = stack.enter_context(session)
         if place.home is not None:
             theirs = connector_session(place.home, place.folder / CONNECTOR)

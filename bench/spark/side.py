@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from bench.load.processes import family, memory_of
 from bench.peers.spark_peer import SparkHome
+from tidelog.spark.worker_python import worker_variables
 
 Source = tuple[str, str]
 """Its module here, and its class."""
@@ -28,8 +29,6 @@ ROOT = Path(__file__).parents[2]
 _STOP_SECONDS_MAX = 30
 _WORKER = b"pyspark.daemon"
 PYTHON = Path(sys.executable)
-SPARK_PYTHON = PYTHON.with_name("spark-python")
-"""The same for Spark's Python processes; they start sooner with it."""
 ROW_SOURCE = ("row_source", "RowSource")
 READY_SOURCE = ("ready_source", "ReadySource")
 CONSTANT_SOURCE = ("constant_source", "ConstantSource")
@@ -42,7 +41,7 @@ class Session:
         settings: Mapping[str, str],
         folder: Path,
         *,
-        worker_python: Path | None = None,
+        variables: Mapping[str, str] | None = None,
         sources: Sequence[Source] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,11 +53,12 @@ class Session:
         (folder / "hypothesis.py").write_text('raise ImportError("not here")\n')
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": str(worker_python or python),
+            "PYSPARK_PYTHON": str(python),
             "PYTHONPATH": os.pathsep.join(
                 [str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")]
             ),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **(variables or {}),
         }
         environment.pop("SPARK_HOME", None)
         self._log = folder / "spark.log"
@@ -125,14 +125,16 @@ def _is_worker(pid: int) -> bool:
 def our_session(
     folder: Path,
     *,
-    worker_python: Path | None = None,
+    is_plain: bool = False,
     sources: Sequence[Source] = (ROW_SOURCE, READY_SOURCE),
 ) -> Iterator[Session]:
-    """With sources of the bench's own beside `tidelog`."""
+    """With sources of the bench's own beside `tidelog`, by a program that calls `use_this_python`,
+    unless it is a plain one."""
     shutil.rmtree(folder, ignore_errors=True)
     # As they are where the package is installed.
     compileall.compile_dir(ROOT / "src", quiet=1)
-    with Session(PYTHON, {}, folder, worker_python=worker_python, sources=sources) as session:
+    variables = {} if is_plain else worker_variables()
+    with Session(PYTHON, {}, folder, variables=variables, sources=sources) as session:
         yield session
 
 

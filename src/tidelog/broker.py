@@ -15,10 +15,7 @@ from tidelog.base.control import ControlRequest
 from tidelog.base.coordination import Coordination
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import (
-    Connection,
-    Receiver,
-)
+from tidelog.base.ports import Connection, Receiver
 from tidelog.base.settings import Settings
 from tidelog.base.world import World
 from tidelog.cluster.effective import effective_log_settings
@@ -54,6 +51,8 @@ from tidelog.verification import Verification
 from tidelog.wire.frames import ReceiveBuffers
 
 STOP_MS_MAX: Final = 10_000
+ANSWERS_AWAY_MS_MAX: Final = 2_000
+"""How long a stop waits for answers when some of them will never come: there is no coordinator."""
 SESSION_EVICTION_MS: Final = 120_000
 DIR_CHECK_MS: Final = 200
 
@@ -131,6 +130,8 @@ class Broker:
         self.partitions.on_led = self.coordinators.led_changed
         self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
         self.housekeeping = self._new_housekeeping()
+        self.on_no_dir_left: Callable[[], None] = lambda: None
+        """Called when the last log dir has failed: there is nothing left to serve."""
 
     def _new_coordinators(self) -> Coordinators:
         world = self._world
@@ -312,6 +313,8 @@ class Broker:
         """Tells the controller of a log dir that has failed: others shall lead what lies there."""
         if self._is_stopping:
             return
+        if not self.logs.online:
+            self.on_no_dir_left()
         failed = len(self.logs.dirs) - len(self.logs.online)
         if failed > known:
             self.hosting.dirs_failed()
@@ -362,8 +365,11 @@ class Broker:
         self.leader_throttle.close()
         if self._fetchers is not None:
             self._fetchers.close()
-        deadline_ms = self.clock.monotonic_ms() + STOP_MS_MAX
-        self.doors.close(partial(self._wait_for_disk, done, deadline_ms), deadline_ms)
+        now_ms = self.clock.monotonic_ms()
+        is_away = self._metadata is not None and not self._metadata.is_connected
+        answers_ms_max = ANSWERS_AWAY_MS_MAX if is_away else STOP_MS_MAX
+        closed = partial(self._wait_for_disk, done, now_ms + STOP_MS_MAX)
+        self.doors.close(closed, now_ms + answers_ms_max)
 
     def _wait_for_disk(self, done: Callable[[], None], deadline_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()

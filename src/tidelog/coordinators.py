@@ -37,8 +37,9 @@ S = TypeVar("S", bound=Shard)
 
 
 def hash_of(text: str) -> int:
-    """Java's hash of a string, made positive the way Kafka does it. Names come again with every
-    request, so short ones are remembered."""
+    """Java's hash of a string, made positive the way Kafka does it: the absolute value of 32 bits
+    with a sign, and 0 for the one that has none. Names come again with every request, so short ones
+    are remembered."""
     return _known_hash(text) if len(text) <= _SHORT else _hash(text)
 
 
@@ -47,7 +48,7 @@ def _hash(text: str) -> int:
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):
         found = (31 * found + (high << 8 | low)) & _HASH_BITS
-    return found & _POSITIVE
+    return min(found, _HASH_BITS + 1 - found) & _POSITIVE
 
 
 _known_hash: Final = lru_cache(maxsize=4096)(_hash)

@@ -21,6 +21,7 @@ from tidelog.log.files import Warmed
 from tidelog.log.partition_log import PartitionLog, Slice
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import restart_at, truncate_suffix
+from tidelog.records.batch import MAX_TIMESTAMP, NEGATIVE
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Replica
 from tidelog.serving.acks import Acks
@@ -191,16 +192,12 @@ class Partition:
     def is_slow(self, batch: memoryview) -> bool:
         """Whether a batch must be appended beside the loop, and so later: it is large, begins a
         new segment, has to be looked into or flushed, or others that were slow come before it."""
+        if self.needs_care or self.is_busy or batch[MAX_TIMESTAMP] & NEGATIVE:
+            return True
         size = len(batch)
         segment = self.log.segments.active
-        return (
-            self.needs_care
-            or self.is_busy
-            or (
-                (size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes)
-                and self._slow.must_not_wait_for(self.log, size)
-            )
-        )
+        is_small = size <= SMALL_BYTES_MAX and segment.size + size <= segment.roll_bytes
+        return not is_small and self._slow.must_not_wait_for(self.log, size)
 
     def append(self, batch: bytearray | memoryview, now_ms: int) -> int:
         """Appends a produced batch at once; returns its first offset."""

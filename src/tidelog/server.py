@@ -6,6 +6,7 @@ that a broker does not need (numba, numpy, pyarrow) stay out of this process.
 
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
@@ -84,6 +85,7 @@ class Process:
             resolve=addresses_of,
         )
         self.broker = Broker(settings, world)
+        self.broker.on_no_dir_left = self._halt
         self._is_stopping = False
 
     def _open_coordination(self, folder: str) -> Coordination:
@@ -156,6 +158,14 @@ class Process:
         else:
             self.loop.call_at(self._clock.monotonic_ms() + LEAVING_MS_MAX, self.loop.stop)
             self._ensemble.leave(self.loop.stop)
+
+    def _halt(self) -> None:
+        """As Kafka does when its last log dir has failed (S10). Nothing can be closed in order, and
+        a thread may wait for a disk for ever. The session ends with the process; others lead."""
+        failures = (f"{log_dir.path}: {log_dir.failure}" for log_dir in self.broker.logs.dirs)
+        _log.critical("halted why=all log dirs have failed: %s", "; ".join(failures))
+        logging.shutdown()
+        os._exit(1)
 
     def _keep_garbage_small(self) -> None:
         """A full collection among many partitions takes as long as a thousand requests. What is

@@ -19,7 +19,7 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.pending_append import PendingAppend, begin_append, end_append
 from tidelog.log.steps import Steps
 from tidelog.records import inspection
-from tidelog.records.batch import check_produced
+from tidelog.records.batch import MAX_TIMESTAMP, NEGATIVE, check_produced
 from tidelog.write_gauge import WriteGauge
 
 SMALL_BYTES_MAX: Final = 256 * 1024
@@ -115,7 +115,7 @@ class SlowAppends:
             if isinstance(batch, Own):
                 self._check_led(partition)
                 self._in_the_log(partition, batch.append(), batch.size)
-            elif partition.needs_inspection:
+            elif partition.needs_inspection or batch[MAX_TIMESTAMP] & NEGATIVE:
                 self._inspect(partition, batch)
             else:
                 self._write(partition, batch)
@@ -131,7 +131,7 @@ class SlowAppends:
 
     def _inspect(self, partition: Target, batch: bytearray | memoryview) -> None:
         settings = partition.log.settings
-        check_produced(batch, settings.max_message_bytes)
+        check_produced(batch, settings.max_message_bytes, may_lack_max=True)
         task = inspection.task_for(batch)
 
         def inspect() -> dict[str, Any]:

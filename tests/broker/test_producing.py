@@ -2,9 +2,17 @@
 
 import pytest
 
-from support.brokers import INCREMENTAL_ALTER_CONFIGS, PRODUCE, SimNode, one_batch
+from support.brokers import (
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
+    PRODUCE,
+    SimNode,
+    one_batch,
+    without_max_timestamp,
+)
 from support.transactional import FIND_COORDINATOR
 from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidelog.records.batch import read_header
 from tidelog.records.reference import Record, encode_batch, read_records
 
 
@@ -184,6 +192,47 @@ def test_log_append_time_is_put_into_the_batch_and_the_answer(node: SimNode) -> 
     assert answer.log_append_time is not None
     (record,) = read_records(client.fetch("events", 0).records)
     assert record.timestamp >= 1_700_000_000_000
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("compression", [0, 1])
+def test_a_max_timestamp_that_was_not_given_is_filled_in(
+    node: SimNode, kind: str, compression: int
+) -> None:
+    """Apache Kafka looks for the youngest record too. A retry is still known as one."""
+    client = node.client()
+    client.create("events", message_timestamp_type=kind)
+    times = [1_700_000_000_000, 1_700_000_009_000, 1_700_000_001_000]
+    whole = encode_batch(
+        [Record(offset=n, timestamp=at, value=b"v") for n, at in enumerate(times)],
+        compression=compression,
+        producer_id=5,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    for _ in range(2):
+        answer = client.produce("events", without_max_timestamp(bytes(whole)))
+        assert (answer.error_code.name, answer.base_offset) == ("none", 0)
+    stored = client.fetch("events", 0).records
+    assert [record.offset for record in read_records(stored, verify_crc=True)] == [0, 1, 2]
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -3}
+    topics = [{"name": "events", "partitions": [partition]}]
+    found = client.ask(LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics)
+    youngest = found.topics[0].partitions[0]
+    assert youngest.timestamp == read_header(stored).max_timestamp
+    if kind == "CreateTime":
+        assert (youngest.offset, youngest.timestamp) == (1, times[1])
+
+
+@pytest.mark.parametrize("at", [-2, 1_600_000_000_000])
+def test_what_lacks_a_max_timestamp_must_be_in_time_like_all_the_rest(
+    node: SimNode, at: int
+) -> None:
+    client = node.client()
+    client.create("events", message_timestamp_before_max_ms=1_000)
+    batch = without_max_timestamp(one_batch("a", timestamp=at))
+    assert client.produce("events", batch).error_code.name == "invalid_timestamp"
+    assert node.broker.partitions.find("events", 0).log.log_end_offset == 0
 
 
 def test_a_transactional_batch_is_refused_as_long_as_there_are_no_transactions(

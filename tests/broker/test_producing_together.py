@@ -7,7 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.brokers import API_VERSIONS, PRODUCE, SimClient, SimNode, one_batch
+from support.brokers import (
+    API_VERSIONS,
+    PRODUCE,
+    SimClient,
+    SimNode,
+    one_batch,
+    without_max_timestamp,
+)
 from support.histories import records_of
 from tidelog.records.reference import Record, encode_batch
 
@@ -128,6 +135,17 @@ def test_a_bad_batch_among_good_ones_is_refused_alone(node: SimNode) -> None:
     )
     client.wait()
     assert offsets(client, 4) == [[1, 1], [-1, 2], [2, 3], [3, 4]]
+    assert values(node, 0) == ["first", "a", "b", "c"]
+
+
+def test_a_batch_that_is_looked_into_keeps_its_place_among_the_others(node: SimNode) -> None:
+    client = node.client()
+    batches = [one_batch("a"), without_max_timestamp(one_batch("b")), one_batch("c")]
+    client.send_bytes(
+        b"".join(request(client, (0, batch), (1, one_batch("z"))) for batch in batches)
+    )
+    client.wait()
+    assert offsets(client, 3) == [[1, 1], [2, 2], [3, 3]]
     assert values(node, 0) == ["first", "a", "b", "c"]
 
 

@@ -364,7 +364,9 @@ def test_a_compacted_topic_takes_transactions_too(broker: OneBroker) -> None:
 # -- offsets of groups
 
 
-def commit_offset(broker: OneBroker, producer: TxnProducer, offset: int) -> str:
+def commit_offset(
+    broker: OneBroker, producer: TxnProducer, offset: int, group_id: str = "g"
+) -> str:
     client = broker.client
     find = {"key_type": 0, "coordinator_keys": ["g"]}
     while client.ask(FIND_COORDINATOR, 4, **find).coordinators[0].error_code.name != "none":
@@ -374,7 +376,7 @@ def commit_offset(broker: OneBroker, producer: TxnProducer, offset: int) -> str:
         "transactional_id": producer.name,
         "producer_id": producer.producer_id,
         "producer_epoch": producer.epoch,
-        "group_id": "g",
+        "group_id": group_id,
     }
     if producer.version == 1:
         assert client.ask(ADD_OFFSETS, 3, **who).error_code.name == "none"
@@ -416,6 +418,12 @@ def test_offsets_count_when_their_transaction_is_committed(broker: OneBroker, ve
     broker.restart()
     broker.run_for(200)
     assert committed_offset(broker) == 5
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_offsets_of_a_group_without_a_name_are_refused(broker: OneBroker, version: int) -> None:
+    producer = broker.producer(version=version)
+    assert commit_offset(broker, producer, 5, group_id="") == "invalid_group_id"
 
 
 def test_offsets_of_a_zombie_are_refused(broker: OneBroker) -> None:

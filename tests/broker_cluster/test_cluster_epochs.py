@@ -64,8 +64,9 @@ def test_the_end_of_an_epoch_is_told_to_who_asks() -> None:
     epoch = cluster.state("events")["leader_epoch"]
     client = cluster.client(leader)
     write(cluster, "events", "d")
-    found = [end_of_epoch(client, "events", asked) for asked in (0, epoch)]
-    assert [(row.leader_epoch, row.end_offset) for row in found] == [(0, 3), (epoch, 4)]
+    found = [end_of_epoch(client, "events", asked) for asked in (0, epoch, epoch + 1)]
+    ends = [(row.leader_epoch, row.end_offset) for row in found]
+    assert ends == [(0, 3), (epoch, 4), (-1, -1)], "nothing is known of one that is to come"
 
 
 def test_requests_of_another_epoch_are_refused() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.brokers import API_VERSIONS, one_batch
+from support.brokers import API_VERSIONS, CREATE_TOPICS, one_batch
 from support.cluster_calls import assert_alike, describe, log_values, read, try_write, write
 from support.sim_cluster import SimCluster
 from tidelog.base import control
@@ -250,11 +250,31 @@ def test_clients_are_not_told_of_the_listener_between_brokers(cluster: SimCluste
 def test_a_broker_stops_although_the_coordinator_is_away_for_good(
     cluster: SimCluster, broker_id: int
 ) -> None:
-    """The controller too, which cannot have anything led elsewhere then."""
+    """The controller too, which cannot have anything led elsewhere then, nor answer who asked for
+    a topic. What was acknowledged is durable, and the log dir says so."""
+    write(cluster, "events", "a")
     for each in (1, 2, 3):
         cluster.session(each).lose_connection(away_ms=3_600_000)
+    wanted = {"name": "late", "num_partitions": 1, "replication_factor": 3}
+    topics = [{**wanted, "assignments": [], "configs": []}]
+    cluster.client(broker_id).send(
+        CREATE_TOPICS, 7, topics=topics, timeout=60_000, validate_only=False
+    )
+    cluster.run_for(100)
     began_ms = cluster.clock.monotonic_ms()
     ended: list[bool] = []
     cluster.process(broker_id).broker.stop(lambda: ended.append(True))
     assert cluster.loop.run_until(lambda: bool(ended), 120_000)
-    assert cluster.clock.monotonic_ms() - began_ms < 60_000
+    assert cluster.clock.monotonic_ms() - began_ms < 6_000
+    assert cluster.machines[broker_id].disk.stat("/data/.kafka_cleanshutdown") is not None
+
+
+def test_a_stop_goes_on_in_order_when_the_coordinator_is_back_in_time(cluster: SimCluster) -> None:
+    """E2: others lead before it has gone."""
+    for each in (1, 2, 3):
+        cluster.session(each).lose_connection(away_ms=1_500)
+    ended: list[bool] = []
+    cluster.process(1).broker.stop(lambda: ended.append(True))
+    cluster.wait(lambda: cluster.state("events")["leader"] == 2, "another leads")
+    assert not ended
+    assert cluster.loop.run_until(lambda: bool(ended), 120_000)

@@ -201,6 +201,31 @@ def test_a_clean_stop_leaves_everything_needed(cluster: SimCluster) -> None:
     assert cluster.machines[2].disk.stat("/data/.kafka_cleanshutdown") is not None
 
 
+def test_a_log_start_that_has_rotted_hides_nothing_and_brings_nothing_back(
+    cluster: SimCluster,
+) -> None:
+    """S5, S8, F12: it leads again with what it had, and its followers keep theirs."""
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    client = cluster.client(1)
+    send_delete_records(client, "events", 4, 5_000)
+    client.wait()
+    cluster.run_for(6_000)
+    for bit in (1, 2):
+        for broker_id in (1, 2, 3):
+            cluster.stop(broker_id)
+        disk = cluster.machines[1].disk
+        data = disk.view()["/data/log-start-offset-checkpoint"]
+        disk.flip_bit("/data/log-start-offset-checkpoint", data.index(b" 4\n") + 1, bit)
+        for broker_id in (1, 2, 3):
+            cluster.start(broker_id)
+        cluster.wait_led("events")
+        cluster.wait_caught_up("events")
+        starts = [cluster.held(b, "events").log.log_start_offset for b in (1, 2, 3)]
+        assert starts == [4, 4, 4]
+        assert read(cluster, "events") == list("456789")
+
+
 # -- S10
 
 

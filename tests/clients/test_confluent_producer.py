@@ -123,6 +123,27 @@ def test_confluent_record_without_key_is_refused_by_a_compacted_topic(
     assert send(producer(bootstrap), topic, [Sample(key=b"k", value=b"")]) == [(0, 0)]
 
 
+def test_confluent_producer_is_told_which_records_a_compacted_topic_refused(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(config={"cleanup.policy": "compact"})
+    writer = producer(bootstrap, linger_ms=60_000)
+    writer.list_topics(topic)
+    told: dict[bytes, int] = {}
+    for n in range(6):
+        writer.produce(
+            topic,
+            key=None if n in (1, 4) else b"k",
+            value=b"%d" % n,
+            on_delivery=lambda error, message: told.update({message.value(): error.code()}),
+        )
+    assert writer.flush(60) == 0
+    of_others = KafkaError._INVALID_DIFFERENT_RECORD
+    assert told == {
+        b"%d" % n: KafkaError.INVALID_RECORD if n in (1, 4) else of_others for n in range(6)
+    }
+
+
 def test_confluent_timestamps_are_those_the_producer_gave(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:

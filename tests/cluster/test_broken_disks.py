@@ -54,11 +54,10 @@ def lead_again(stage: Stage) -> None:
     assert leaders == [BROKEN] * len(partitions)
 
 
-def start_again(broker: BrokerProcess) -> None:
-    """Once its disk works; it may have ended by itself."""
-    if broker.is_running:
-        broker.kill()
-    broker.start()
+def check_halted(broker: BrokerProcess) -> None:
+    """S10: it has no other log dir."""
+    assert broker.wait_until_ended() == 1
+    assert f"all log dirs have failed: {broker.log_dir}: " in broker.words
 
 
 def test_a_disk_that_fails_costs_its_broker_the_lead(
@@ -76,9 +75,10 @@ def test_a_disk_that_fails_costs_its_broker_the_lead(
             at = now()
             wait_until(lambda: not leads_something(stage.cluster, stage.topic), f"no {what}")
             stage.back(f"F10 {errno.errorcode[number]} on {what}", at, seconds_max=10)
+            check_halted(broken_broker(stage))
         finally:
             failing_disk.work()
-        start_again(broken_broker(stage))
+        broken_broker(stage).start()
     stage.check()
 
 
@@ -109,9 +109,10 @@ def test_a_full_disk_costs_its_broker_the_lead(stage: Stage, small_disk: SmallDi
     try:
         wait_until(lambda: not leads_something(stage.cluster, stage.topic), "the disk is full")
         stage.back("F9 the disk is full", now(), seconds_max=10)
+        check_halted(broken_broker(stage))
     finally:
         small_disk.free()
-    start_again(broken_broker(stage))
+    broken_broker(stage).start()
     stage.check()
 
 

@@ -226,3 +226,22 @@ def test_an_instance_id_without_a_member_is_unknown() -> None:
     leader, _ = two(stage)
     leader.join_values["instance_id"] = "three"
     assert leader.heartbeat() is ErrorCode.unknown_member_id
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "code"),
+    [("one", ErrorCode.fenced_instance_id), ("three", ErrorCode.unknown_member_id)],
+)
+def test_a_promised_id_is_of_no_use_to_a_static_member(instance_id: str, code: ErrorCode) -> None:
+    """Whoever has the name goes on."""
+    stage = Stage()
+    leader, _ = two(stage)
+    other = Member(stage)
+    other.ask_to_join()
+    assert other.code() is ErrorCode.member_id_required
+    other.ask_to_join(instance_id=instance_id)
+    stage.wait(10)
+    assert other.code() is code
+    assert (stage.group().state_name, leader.heartbeat()) == ("Stable", ErrorCode.none)
+    other.ask_to_join(instance_id=None)
+    assert stage.group().state_name == "PreparingRebalance"

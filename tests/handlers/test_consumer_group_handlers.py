@@ -115,6 +115,27 @@ def test_a_group_is_described_with_what_its_members_have(node: GroupNode, versio
     if version >= 1:
         assert member.member_type == 1
     assert (unknown.error_code, unknown.members) == (ErrorCode.group_id_not_found, ())
+    asked: dict[str, Any] = {"group_ids": (group_id,), "include_authorized_operations": True}
+    (shown,) = node.ask(CONSUMER_DESCRIBE, version, **asked).groups
+    assert shown.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
+
+@pytest.mark.parametrize("version", versions(CONSUMER_DESCRIBE))
+def test_what_a_member_has_not_given_up_yet_is_shown_as_its_own(
+    node: GroupNode, version: int
+) -> None:
+    group_id = f"giving-up-{version}"
+    beat(node, 1, group_id=group_id)
+    beat(node, 1, group_id=group_id, member_id="other")
+    told = beat(node, 1, group_id=group_id, member_epoch=1, topic_partitions=None)
+    (kept,) = told.assignment.topic_partitions
+    assert len(kept.partitions) == 3
+    (group,) = describe(node, version, group_id)
+    shown = {member.member_id: member for member in group.members}
+    (has,) = shown["m"].assignment.topic_partitions
+    (is_to_have,) = shown["m"].target_assignment.topic_partitions
+    assert (has.partitions, is_to_have.partitions) == (tuple(range(6)), kept.partitions)
+    assert shown["other"].assignment.topic_partitions == ()
 
 
 def test_groups_of_the_newer_protocol_are_listed_by_type_and_dead_to_the_older_describe(

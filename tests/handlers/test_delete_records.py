@@ -17,7 +17,8 @@ def ask(node: AdminNode, offset: int, version: int = NEWEST, **where: Any) -> tu
     """The low watermark and code for one partition."""
     partition = {"partition_index": where.get("index", 0), "offset": offset}
     topics = [{"name": where.get("topic", "orders"), "partitions": [partition]}]
-    (topic,) = node.ask(DELETE_RECORDS, version, topics=topics, timeout=1000).topics
+    timeout = where.get("timeout", 1000)
+    (topic,) = node.ask(DELETE_RECORDS, version, topics=topics, timeout=timeout).topics
     (result,) = topic.partitions
     assert result.partition_index == partition["partition_index"]
     return result.low_watermark, result.error_code
@@ -36,6 +37,12 @@ def test_a_partition_begins_where_it_is_told_to(version: int) -> None:
     node = with_records(10)
     assert ask(node, 4, version) == (4, ErrorCode.none)
     assert node.partition("orders").log.log_start_offset == 4
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_where_there_are_no_other_replicas_nothing_is_too_late(timeout: int) -> None:
+    node = with_records(10)
+    assert ask(node, 4, timeout=timeout) == (4, ErrorCode.none)
 
 
 def test_everything_committed_can_be_deleted() -> None:

@@ -8,6 +8,8 @@ from support.admin_node import AdminNode, versions
 from support.group_node import DELETE, DESCRIBE, LIST, OFFSET_DELETE, GroupNode
 from tidelog.base.errors import ErrorCode
 
+NOT_TOLD = -(1 << 31)
+
 
 @pytest.fixture(scope="module")
 def node() -> GroupNode:
@@ -52,6 +54,23 @@ def test_a_group_there_is_not_is_dead(node: GroupNode, version: int) -> None:
         assert "nobody" in group.error_message
     else:
         assert group.error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize("version", [v for v in versions(DESCRIBE) if v >= 3])
+def test_who_asks_is_told_what_he_may_do_with_a_group(node: GroupNode, version: int) -> None:
+    """Read, delete, describe, and describe and alter its settings, as Apache Kafka tells it."""
+    node.member(f"mine-{version}")
+    groups = (f"mine-{version}", "nobody")
+    mine, nobody = (
+        group.authorized_operations
+        for group in node.ask(
+            DESCRIBE, version, groups=groups, include_authorized_operations=True
+        ).groups
+    )
+    assert mine == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+    assert nobody == (mine if version < 6 else NOT_TOLD), "from version 6 on that is an error"
+    (group,) = describe(node, version, f"mine-{version}")
+    assert group.authorized_operations == NOT_TOLD
 
 
 def test_a_group_between_generations_shows_no_work(node: GroupNode) -> None:

@@ -4,7 +4,7 @@
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tidelog.base.errors import BadValue
@@ -21,6 +21,7 @@ from tidelog.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from tidelog.records.checksum import crc32c
 from tidelog.world.sim.disk import Crashed, SimDisk
 
 INT64_MAX = (1 << 63) - 1
@@ -36,11 +37,21 @@ lines = st.lists(
 )
 
 
-def test_offsets_are_written_as_kafka_writes_them() -> None:
-    """S8."""
+def test_offsets_are_written_as_kafka_reads_them_with_a_checksum_as_the_last_entry() -> None:
+    """S8, F12."""
     entries = {TopicPartition("orders", 1): 99, TopicPartition("orders", 0): 1234}
-    assert format_offsets(entries) == b"0\n2\norders 0 1234\norders 1 99\n"
-    assert format_offsets({}) == b"0\n0\n"
+    body = b"0\n3\norders 0 1234\norders 1 99\n"
+    assert format_offsets(entries) == body + b"##crc32c 0 %d\n" % crc32c(body)
+    assert format_offsets({}) == b"0\n1\n##crc32c 0 %d\n" % crc32c(b"0\n1\n")
+
+
+def test_offsets_that_kafka_has_written_are_read() -> None:
+    """S8: it gives them no checksum."""
+    assert parse_offsets("c", b"0\n2\norders 0 1234\norders 1 99\n") == {
+        TopicPartition("orders", 0): 1234,
+        TopicPartition("orders", 1): 99,
+    }
+    assert parse_offsets("c", b"0\n0\n") == {}
 
 
 def test_epochs_are_written_as_kafka_writes_them() -> None:
@@ -50,6 +61,20 @@ def test_epochs_are_written_as_kafka_writes_them() -> None:
 @given(st.dictionaries(partitions, offsets, max_size=8))
 def test_offsets_are_read_back_as_they_were_written(entries: dict[TopicPartition, int]) -> None:
     assert parse_offsets("c", format_offsets(entries)) == entries
+
+
+@given(st.dictionaries(partitions, offsets, max_size=3), st.data())
+def test_offsets_with_another_byte_than_was_written_are_refused(
+    entries: dict[TopicPartition, int], data: st.DataObject
+) -> None:
+    """F12: one that was changed, added or lost, also where the rest means the same."""
+    written = format_offsets(entries)
+    begin = data.draw(st.integers(0, len(written)))
+    end = data.draw(st.integers(begin, min(len(written), begin + 1)))
+    damaged = written[:begin] + data.draw(st.binary(max_size=1)) + written[end:]
+    assume(damaged != written)
+    with pytest.raises(BadValue, match=r"some-checkpoint: "):
+        parse_offsets("some-checkpoint", damaged)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 99)), max_size=8))

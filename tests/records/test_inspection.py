@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Buffer
+from tidelog.records.batch import HEADER_SIZE, read_header, seal
 from tidelog.records.inspection import (
     FEW_BYTES_MAX,
     FEW_RECORDS_MAX,
@@ -15,7 +16,7 @@ from tidelog.records.inspection import (
     stored_batch,
     task_for,
 )
-from tidelog.records.inspector import keys_missing, run
+from tidelog.records.inspector import BLAMED_AMONG_MAX, keys_missing, run
 from tidelog.records.reference import Record, encode_batch, read_records
 from tidelog.world.sim.disk import SimDisk
 
@@ -104,3 +105,43 @@ def test_a_worker_gives_back_what_is_to_be_stored_or_says_what_is_wrong() -> Non
     )
     with pytest.raises(KafkaError, match="3000 records have no key"):
         stored_batch(run(SimDisk(), keyless))
+
+
+@pytest.mark.parametrize(
+    ("count", "blamed"), [(7, [2, 3, 6]), (BLAMED_AMONG_MAX, [2, 3, 6]), (BLAMED_AMONG_MAX + 1, [])]
+)
+def test_records_without_key_are_named_unless_the_batch_is_huge(
+    count: int, blamed: list[int]
+) -> None:
+    records = [
+        Record(offset=n, timestamp=0, key=None if n in (2, 3, 6) else b"k", value=b"")
+        for n in range(count)
+    ]
+    batch = encode_batch(records, compression=4)
+    argument = argument_for(batch, 1 << 20, keys_required=True, compression="producer")
+    with pytest.raises(KafkaError, match="3 records have no key") as raised:
+        stored_batch(run(SimDisk(), argument))
+    assert raised.value.records == blamed
+
+
+@pytest.mark.parametrize("compression", range(5))
+@pytest.mark.parametrize("times", [[5], [5_000, 9_000_000_000, 4, 7_000], [-1, -1]])
+def test_a_max_timestamp_that_was_not_given_is_found_in_the_records(
+    times: list[int], compression: int
+) -> None:
+    records = [Record(offset=n, timestamp=at, key=b"k") for n, at in enumerate(times)]
+    whole = encode_batch(records, compression=compression)
+    lacking = seal(read_header(whole)._replace(max_timestamp=-1), whole[HEADER_SIZE:])
+    argument = argument_for(lacking, 1 << 20, keys_required=False, compression="producer")
+    assert stored_batch(run(SimDisk(), argument)) == whole
+
+
+def test_a_time_that_does_not_exist_is_refused_where_the_youngest_record_is_looked_for() -> None:
+    late = [Record(offset=n, timestamp=at) for n, at in enumerate([0, (1 << 63) - 1])]
+    batch = encode_batch(late)
+    header = read_header(batch)._replace(base_timestamp=5, max_timestamp=-1)
+    argument = argument_for(
+        seal(header, batch[HEADER_SIZE:]), 1 << 20, keys_required=False, compression="producer"
+    )
+    with pytest.raises(KafkaError, match="a time that does not exist"):
+        stored_batch(run(SimDisk(), argument))

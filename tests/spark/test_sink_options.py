@@ -39,7 +39,7 @@ def test_options_have_the_defaults_of_a_careful_producer() -> None:
 
 
 def test_options_are_read_in_any_case_as_spark_hands_them_over() -> None:
-    options = {"TOPIC": "t", "kafka.Compression.Type": "ZSTD", "KAFKA.ACKS": "1"}
+    options = {"TOPIC": " t ", "kafka.Compression.Type": "ZSTD", "KAFKA.ACKS": "1"}
     found = parse({**options, "checkpointlocation": "/c", "DELIVERY": "at-least-once"})
     assert (found.topic, found.batching.compression) == ("t", 4)
     assert (found.sending.acks, found.sending.is_idempotent) == (1, False)
@@ -140,6 +140,7 @@ KINDS: dict[str, DataType] = {
         "value binary",
         "value string, key string, partition int, timestamp timestamp",
         "value binary, key binary, headers headers, offset bigint, timestampType int",
+        "value string, topic int",
     ],
 )
 def test_columns_of_the_right_types_are_taken_and_others_left_alone(columns: str) -> None:
@@ -152,7 +153,6 @@ def test_columns_of_the_right_types_are_taken_and_others_left_alone(columns: str
         ("key string", "column value is missing: it must be string or binary; there are key"),
         ("value bigint", "column value is bigint: must be string or binary"),
         ("value string, key int", "column key is int: must be string or binary"),
-        ("value string, topic int", "column topic is int: must be string or binary"),
         ("value string, partition bigint", "column partition is bigint: must be int"),
         ("value string, timestamp bigint", "column timestamp is bigint: must be timestamp"),
         ("value string, timestamp timestamp_ntz", "timestamp_ntz: must be timestamp"),
@@ -187,6 +187,8 @@ def schema(columns: str) -> StructType:
 def test_there_must_be_a_topic() -> None:
     with pytest.raises(BadValue, match="no topic to write to: name it with the option topic"):
         check_columns(schema("value string"), None)
+    with pytest.raises(BadValue, match="column topic is int: must be string or binary"):
+        check_columns(schema("value string, topic int"), None)
 
 
 def test_a_driver_does_without_the_compiled_loops() -> None:

@@ -189,10 +189,44 @@ def test_nobody_is_told_the_rules_of_the_other_kind_of_query(
         {"startingOffsets": "earliest"},
         {"endingOffsets": '{"t":{"0":-1}}'},
         {"endingTimestamp": "5", "startingTimestamp": "4"},
+        {"endingTimestamp": "5", "startingTimestamp": "5"},
+        {"endingTimestamp": "5", "startingOffsetsByTimestamp": '{"t":{"0":5}}'},
     ],
 )
 def test_what_does_for_a_stream_or_for_a_batch_is_taken(options: dict[str, str]) -> None:
     assert SourceOptions.parse_for_either(NEEDED | options).columns[0] == "key"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"startingTimestamp": "5", "endingTimestamp": "4"},
+            "endingTimestamp: a batch ends at 4, before startingTimestamp, 5",
+        ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"t":{"0":5,"1":5}}',
+                "endingOffsetsByTimestamp": '{"t":{"0":5,"1":4}}',
+            },
+            "endingOffsetsByTimestamp: t-1 ends at 4, before startingOffsetsByTimestamp, 5",
+        ),
+        (
+            {"startingTimestamp": "5", "endingOffsetsByTimestamp": '{"t":{"0":9,"1":4}}'},
+            "endingOffsetsByTimestamp: t-1 ends at 4, before startingTimestamp, 5",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":3,"1":9}}', "endingTimestamp": "5"},
+            "endingTimestamp: t-1 ends at 5, before startingOffsetsByTimestamp, 9",
+        ),
+    ],
+)
+def test_times_that_are_crossed_are_refused_before_anything_is_read(
+    options: dict[str, str], why: str
+) -> None:
+    """P1: as Spark's connector does it; nothing at all would be read, and nobody be told."""
+    with pytest.raises(BadValue, match=re.escape(why)):
+        SourceOptions.parse_for_either(NEEDED | options)
 
 
 def test_a_time_for_all_counts_more_than_times_and_these_more_than_offsets() -> None:

@@ -61,6 +61,14 @@ def test_the_tighter_of_two_limits_counts() -> None:
     assert admit(backlog, rows_max=50, bytes_max=1000, sizes=sizes) == {PARTITIONS[0]: 50}
 
 
+def test_partitions_of_one_size_do_not_miss_the_number_of_tasks_that_is_wanted() -> None:
+    """P1: half a task each is one more, as with Spark's connector."""
+    spans = {one: Span(start=0, end=100) for one in PARTITIONS[:2]}
+    for wanted, each in ((4, 2), (5, 3), (6, 3), (9, 5)):
+        counts = count_tasks(spans, splitting(tasks_min=wanted), {})
+        assert counts == dict.fromkeys(PARTITIONS[:2], each)
+
+
 @given(start=st.integers(0, 1 << 61), rows=ROWS, pieces=st.integers(1, 50))
 def test_pieces_of_a_range_are_all_of_it_in_order_and_alike(
     start: int, rows: int, pieces: int

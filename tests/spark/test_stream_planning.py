@@ -84,9 +84,20 @@ def test_a_batch_that_is_run_again_after_a_crash_is_the_same_batch() -> None:
     assert ranges(before) == [(0, 0, 2), (0, 2, 4), (1, 0, 2), (1, 2, 4)]
 
 
-def test_an_empty_topic_from_the_earliest_waits_without_a_batch() -> None:
-    query = planner(logs_with(0), startingOffsets="earliest")
-    assert query.next(query.initial(), is_limited=False) == query.initial()
+def test_of_an_empty_topic_the_earliest_is_where_it_was_when_the_query_began() -> None:
+    """P3: what came and went while the query was stopped was never read, and somebody hears."""
+    logs = logs_with(0)
+    query = planner(logs, startingOffsets="earliest")
+    first = query.next(query.initial(), is_limited=False)
+    assert query.tasks(query.initial(), first) == []
+    assert query.next(first, is_limited=False) == first
+    logs.append("t", 0, 10)
+    logs.topics["t"][0].begin = 3
+    with pytest.raises(DataLoss, match="t-0: offsets 0 to 2 are gone: the log begins at 3"):
+        planner(logs).next(first, is_limited=False)
+    careless = planner(logs, failOnDataLoss="false")
+    second = careless.next(first, is_limited=False)
+    assert ranges(careless.tasks(first, second)) == [(0, 3, 10)]
 
 
 def test_brokers_are_asked_every_100_ms_when_idle_and_no_more() -> None:

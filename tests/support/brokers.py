@@ -8,6 +8,7 @@ from tidelog.base.settings import Settings
 from tidelog.base.world import World
 from tidelog.broker import Broker
 from tidelog.handlers.building import build
+from tidelog.records.batch import HEADER_SIZE, read_header, seal
 from tidelog.records.reference import Record, encode_batch
 from tidelog.wire import codec
 from tidelog.world.real.embedded import open_embedded
@@ -263,3 +264,8 @@ def one_batch(*values: str, key: str | None = "k", timestamp: int = 1_700_000_00
         for offset, value in enumerate(values)
     ]
     return bytes(encode_batch(records))
+
+
+def without_max_timestamp(batch: bytes) -> bytes:
+    """As clients send it that leave it to the broker to find the youngest record: Sarama did."""
+    return bytes(seal(read_header(batch)._replace(max_timestamp=-1), batch[HEADER_SIZE:]))

@@ -13,13 +13,21 @@ from tidelog.log.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
+    LOG_STARTS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
 from tidelog.log.files import OFFSET_INDEX, SNAPSHOT, TIME_INDEX
 from tidelog.log.log_dir import BOOT_ID
 
-OF_THE_DIR: Final = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS, BOOT_ID, CLEAN_SHUTDOWN)
+OF_THE_DIR: Final = (
+    RECOVERY_POINTS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    CLEANER_OFFSETS,
+    BOOT_ID,
+    CLEAN_SHUTDOWN,
+)
 OF_A_PARTITION: Final = (
     f"*{OFFSET_INDEX}",
     f"*{TIME_INDEX}",

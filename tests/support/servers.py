@@ -110,6 +110,11 @@ class TidelogServer:
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None, "the server runs"
         self._process.send_signal(number)
+        return self.wait_until_ended()
+
+    def wait_until_ended(self) -> int:
+        """Its status."""
+        assert self._process is not None, "the server runs"
         status = self._process.wait(_STOP_SECONDS_MAX)
         self._process = None
         return status

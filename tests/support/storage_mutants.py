@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.log import followed_batches, leftovers, recovery, retention, truncation
+from tidelog.log import (
+    checkpointing,
+    followed_batches,
+    leftovers,
+    log_dir,
+    recovery,
+    retention,
+    truncation,
+)
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 from tidelog.log.flush import Flush
 from tidelog.log.log_dir import CLEAN_SHUTDOWN_CONTENT, LogDir
@@ -20,18 +28,18 @@ from tidelog.records.batch import read_header
 
 def save_watermarks_that_moved(patch: pytest.MonkeyPatch) -> None:
     """X24 (KAFKA-1647): replicas that nobody has spoken of yet are not in the next checkpoint."""
-    read = LogDir._read_checkpoints
+    read = checkpointing.read_checkpoints
     saved: dict[Any, int] = {}
 
-    def reading(self: LogDir) -> None:
-        read(self)
-        saved.update(self.high_watermarks)
+    def reading(opened: LogDir) -> None:
+        read(opened)
+        saved.update(opened.high_watermarks)
 
     def persist(self: LogDir) -> None:
         moved = {p: at for p, at in self.high_watermarks.items() if saved.get(p) != at}
         self._write_offsets(HIGH_WATERMARKS, moved)
 
-    patch.setattr(LogDir, "_read_checkpoints", reading)
+    patch.setattr(log_dir, "read_checkpoints", reading)
     patch.setattr(LogDir, "persist_high_watermarks", persist)
 
 

@@ -17,6 +17,7 @@ from tidelog.wire.header import read_request_header, request_header
 from tidelog.wire.produce import (
     ProduceRequest,
     ProduceResult,
+    RecordsRefused,
     read_produce_request,
     write_produce_response,
 )
@@ -119,6 +120,25 @@ def test_kio_reads_the_answer_that_was_written(
     ]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("places", [[0], [2, 5, 70_000], list(range(300))])
+def test_records_that_are_to_blame_are_named(version: int, places: list[int]) -> None:
+    _, view, at = request_of(version, 2)
+    request = read_produce_request(view, at, version)
+    why = RecordsRefused("it has no key", places)
+    refused = (int(ErrorCode.invalid_record), -1, -1, -1, why)
+    frame = write_produce_response(7, version, request, [refused] * len(request.partitions))
+    _, response = read_response(0, version, frame[4:])
+    answers = partitions_of(response)
+    assert [as_read(version, one) for one in answers] == [
+        as_sent(version, (*refused[:4], why.message)) for _ in request.partitions
+    ]
+    assert answers
+    for one in answers if version >= 8 else []:
+        told = [(row.batch_index, row.batch_index_error_message) for row in one.record_errors]
+        assert told == [(place, why.message) for place in places]
+
+
 def partitions_of(response: Any) -> list[Any]:
     return [one for topic in response.responses for one in topic.partition_responses]
 
@@ -149,8 +169,8 @@ def as_read(version: int, partition: Any) -> ProduceResult:
 @settings(max_examples=300, deadline=None)
 @given(version=versions, seed=seeds)
 def test_an_answer_of_kio_is_read(version: int, seed: int) -> None:
-    """Record errors, the current leader and the endpoints, which tidelog does not send, are
-    skipped."""
+    """Record errors, which our client has no use for, and the current leader and the endpoints,
+    which tidelog does not send, are skipped."""
     entity = message(Random(seed), entity_type(0, version, "response"))
     head = b"\x00\x00\x00\x09" + (b"\x00" if version >= 9 else b"")
     frame = memoryview(head + kio_bytes(entity))

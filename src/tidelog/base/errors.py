@@ -5,6 +5,7 @@ There is one class, carrying the code. Whatever may happen to a request is raise
 assertion; a bad setting or file raises `BadValue`, which says what would be right.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -17,14 +18,16 @@ _PART: Final = 4_000
 
 
 class KafkaError(Exception):
-    """Something a client is told: a code it knows, and a sentence for people."""
+    """Something a client is told: a code it knows, and a sentence for people. If only some records
+    of a batch are to blame, `records` are their places in it."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[int] = ()) -> None:
         if len(message) > 2 * _PART:
             message = f"{message[:_PART]} ... {message[-_PART:]}"
         super().__init__(f"{code.name.upper()}: {message}")
         self.code = code
         self.message = message
+        self.records = records
 
 
 class BadValue(ValueError):

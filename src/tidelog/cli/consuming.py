@@ -27,6 +27,7 @@ from tidelog.cli.librdkafka import Interrupts, Outage, client_settings, make
 from tidelog.cli.printing import counted, remark
 from tidelog.cli.record_spans import Place, Source, Spans, find_new_spans, find_spans
 from tidelog.cli.record_text import OutputRecord
+from tidelog.client.client import TIMEOUT_MS
 from tidelog.client.errors import Unreachable
 
 _STEP_SECONDS: Final = 0.1
@@ -50,7 +51,7 @@ class Limits:
 def print_records(
     source: Source, limits: Limits, line: Callable[[OutputRecord], bytes], settings: Settings
 ) -> None:
-    spans = find_spans(source, settings)
+    spans = find_spans(source, settings, _patience_ms(limits))
     outage = Outage(source.bootstrap)
     consumer = make(Consumer, _settings(source, outage, settings), "--consumer-property")
     with Interrupts() as interrupts:
@@ -73,6 +74,12 @@ def print_records(
             remark(counted(count))
         finally:
             reading.close()
+
+
+def _patience_ms(limits: Limits) -> float:
+    """How long a partition may be without a leader. Who wants what is there now wants an answer."""
+    longest = inf if limits.follow else TIMEOUT_MS
+    return longest if limits.idle_ms_max is None else min(longest, limits.idle_ms_max)
 
 
 def _settings(source: Source, outage: Outage, given: Settings) -> dict[str, Any]:

@@ -6,6 +6,7 @@ is not there, a full disk) end with one line on the standard error and status 1;
 always means a bug of ours.
 """
 
+import signal
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -75,20 +76,35 @@ class Commands(TyperGroup):
             self.add_command(Later(name, where, summary))
 
     def invoke(self, context: Any) -> Any:
+        """Only here is Ctrl-C an exception, if it was made to end the process at its entry: a
+        command may have something to put in order. Whoever typed it knows that; the status is what
+        shells give for SIGINT."""
+        ends_at_once = signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+        try:
+            if ends_at_once:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return self._invoke(context)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(130) from interrupt
+        finally:
+            if ends_at_once:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def _invoke(self, context: Any) -> Any:
         try:
             return super().invoke(context)
         except BrokenPipeError:
             raise  # Whoever reads has seen enough, as in `| head`; typer ends without a word.
         except Exception as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                # So it looks where Python was making a class, as it does while modules are loaded.
+                raise error.__cause__ from None
             explanation = explain(error)
             if explanation is None:
                 raise
             sys.stdout.flush()
             typer.echo(f"tidelog: {explanation}", err=True)
             raise typer.Exit(1) from error
-        except KeyboardInterrupt as interrupt:
-            # Whoever typed Ctrl-C knows it; the status is what shells give for SIGINT.
-            raise typer.Exit(130) from interrupt
 
 
 app = typer.Typer(

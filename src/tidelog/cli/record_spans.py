@@ -7,12 +7,17 @@ brokers keep for themselves match none.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from tidelog.base.errors import BadValue
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.printing import complain
 from tidelog.client.client import TIMEOUT_MS, Client
 from tidelog.client.cluster import Cluster
-from tidelog.client.offsets import EARLIEST, LATEST, list_many_offsets
+from tidelog.client.offsets import EARLIEST, LATEST, RETRIED, list_many_offsets
+from tidelog.client.sockets import now_ms
+
+_SILENT_MS: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +41,23 @@ Place = tuple[str, int]
 Spans = Mapping[Place, Span]
 
 
-def find_spans(source: Source, settings: Mapping[str, str]) -> Spans:
-    """Of all there is to read now."""
+def find_spans(source: Source, settings: Mapping[str, str], patience_ms: float) -> Spans:
+    """Of all there is to read now. Where a partition has no leader, that is soon said, and one is
+    waited for, if patience lasts; who leads and cannot answer yet is not waited for so long."""
+    began_ms, told = now_ms(), ""
     with Client(source.bootstrap) as client:
-        return _spans(client, source, _places(client, source), settings)
+        places = _places(client, source)
+        while True:
+            try:
+                return _spans(client, source, places, settings, _SILENT_MS)
+            except KafkaError as error:
+                is_leaderless = error.code is ErrorCode.leader_not_available
+                waited_ms_max = patience_ms if is_leaderless else min(patience_ms, TIMEOUT_MS)
+                if error.code not in RETRIED or now_ms() - began_ms >= waited_ms_max:
+                    raise
+                if is_leaderless and error.message != told:
+                    told = error.message
+                    complain(f"{told}: waiting for a leader (Ctrl-C ends)")
 
 
 def find_new_spans(
@@ -49,7 +67,7 @@ def find_new_spans(
     with Client(source.bootstrap, timeout_ms=patience_ms) as client:
         places = _places(client, source)
         new = [place for place in places if place not in known]
-        found = _spans(client, source, new, settings) if new else {}
+        found = _spans(client, source, new, settings, patience_ms) if new else {}
     whole = {place: Span(start=0, end=span.end) for place, span in found.items()}
     return {place: span for place, span in known.items() if place in places} | whole
 
@@ -82,12 +100,21 @@ def _matching(cluster: Cluster, pattern: re.Pattern[str]) -> list[Place]:
 
 
 def _spans(
-    client: Client, source: Source, places: list[Place], settings: Mapping[str, str]
+    client: Client,
+    source: Source,
+    places: list[Place],
+    settings: Mapping[str, str],
+    patience_ms: int,
 ) -> Spans:
     committed_only = settings["isolation.level"] == "read_committed"
     asked = [TopicPartition(*place) for place in places]
-    firsts = list_many_offsets(client, dict.fromkeys(asked, EARLIEST))
-    ends = list_many_offsets(client, dict.fromkeys(asked, LATEST), committed_only=committed_only)
+    firsts = list_many_offsets(client, dict.fromkeys(asked, EARLIEST), patience_ms=patience_ms)
+    ends = list_many_offsets(
+        client,
+        dict.fromkeys(asked, LATEST),
+        committed_only=committed_only,
+        patience_ms=patience_ms,
+    )
     return {(one.topic, one.partition): _span(source, one, firsts[one], ends[one]) for one in asked}
 
 

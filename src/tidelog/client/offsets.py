@@ -21,7 +21,7 @@ from tidelog.client.marks import EARLIEST as EARLIEST
 from tidelog.client.marks import LATEST as LATEST
 from tidelog.client.sockets import now_ms, pause_ms
 
-_RETRIED: Final = MOVED | {ErrorCode.offset_not_available}
+RETRIED: Final = MOVED | {ErrorCode.offset_not_available}
 """What is said while one broker takes over from another; a while later all is well."""
 
 _NO_MEMBER: Final[Mapping[str, Any]] = {"generation_id_or_member_epoch": -1, "member_id": ""}
@@ -49,10 +49,11 @@ def list_offsets(
 
 
 def list_many_offsets(
-    client: Client, times: Times, *, committed_only: bool = False
+    client: Client, times: Times, *, committed_only: bool = False, patience_ms: int | None = None
 ) -> dict[TopicPartition, int]:
-    """As `list_offsets`, for partitions of several topics; in the order they were asked for."""
-    deadline_ms = now_ms() + client.timeout_ms
+    """As `list_offsets`, for partitions of several topics; in the order they were asked for. Those
+    that have no leader are waited for as long as for an answer, or with the patience given."""
+    deadline_ms = now_ms() + (client.timeout_ms if patience_ms is None else patience_ms)
     found: dict[TopicPartition, int] = {}
     while True:
         missing = {one: when for one, when in times.items() if one not in found}
@@ -67,7 +68,7 @@ def list_many_offsets(
             _take(answer, found, errors)
         if not errors:
             continue
-        if any(e.code not in _RETRIED for e in errors) or now_ms() + PAUSE_MS > deadline_ms:
+        if any(e.code not in RETRIED for e in errors) or now_ms() + PAUSE_MS > deadline_ms:
             raise errors[0]
         pause_ms(PAUSE_MS)
 

@@ -61,6 +61,8 @@ class Membership:
         self._is_electing = False
         self._is_in_office = False
         self._is_closed = False
+        self.is_connected = True
+        """To the coordinator; before the first connection it is not known to be otherwise."""
         self._timer: Timer | None = None
         around.coordination.on_session(self._session_changed)
 
@@ -82,6 +84,7 @@ class Membership:
     # -- the session
 
     def _session_changed(self, state: SessionState) -> None:
+        self.is_connected = state is SessionState.connected
         if self._is_closed or self._broker is None:
             return
         if state is SessionState.expired:

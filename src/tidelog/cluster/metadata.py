@@ -111,6 +111,11 @@ class Metadata:
         is_active = controller is not None and controller.is_active
         return controller.realm.office.epoch if controller is not None and is_active else None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the coordinator can be reached now."""
+        return self._membership.is_connected
+
     def on_change(self, listener: Callable[[Change], None]) -> None:
         """Listeners are added before `prepare`. They do their work before they return; a
         KafkaError or OSError of theirs is reported."""
@@ -138,7 +143,12 @@ class Metadata:
 
     def leave(self, done: Callable[[], None]) -> None:
         """Asks the controller to lead this broker's partitions elsewhere. `close` follows."""
-        shutdown = Shutdown(self._around, self.settings, lambda: self.image.controller_id)
+        shutdown = Shutdown(
+            self._around,
+            self.settings,
+            lambda: self.image.controller_id,
+            lambda: self.is_connected,
+        )
         shutdown.start(self.broker_id, self.broker_epoch, done)
 
     def close(self) -> None:

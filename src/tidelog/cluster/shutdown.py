@@ -2,7 +2,8 @@
 
 It asks again for as long as some remain, or the controller does not answer, and stops in any case
 when it has asked often enough, or long enough: what it leads then has no leader until its session
-is over. A controller that has lost its coordinator, and may be this very broker, never answers.
+is over. A controller that has lost its coordinator, and may be this very broker, never answers: so
+who has lost it too does not ask for long.
 """
 
 import logging
@@ -21,14 +22,22 @@ from tidelog.cluster.surroundings import Surroundings
 _log = logging.getLogger(__name__)
 
 ASKED_MS_MAX: Final = 30_000
+AWAY_MS_MAX: Final = 3_000
+"""For how long it asks while it has no connection to the coordinator."""
+LOOK_MS: Final = 500
 
 
 class Shutdown:
     def __init__(
-        self, around: Surroundings, settings: Settings, controller_id: Callable[[], int]
+        self,
+        around: Surroundings,
+        settings: Settings,
+        controller_id: Callable[[], int],
+        is_connected: Callable[[], bool],
     ) -> None:
         self._around = around
         self._controller_id = controller_id
+        self._is_connected = is_connected
         self._is_wanted = settings.flag("controlled.shutdown.enable")
         self._tries_left = 1 + settings.whole("controlled.shutdown.max.retries")
         self._backoff_ms = settings.whole("controlled.shutdown.retry.backoff.ms")
@@ -40,8 +49,8 @@ class Shutdown:
             self._around.loop.call_soon(done)
             return
         self._done = done
-        at_ms = self._around.clock.monotonic_ms() + ASKED_MS_MAX
-        self._timer = self._around.loop.call_at(at_ms, partial(self._give_up, broker_id))
+        now_ms = self._around.clock.monotonic_ms()
+        self._look(broker_id, now_ms + ASKED_MS_MAX, now_ms)
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
         self._try(request)
 
@@ -75,9 +84,17 @@ class Shutdown:
         else:
             self._end()
 
-    def _give_up(self, broker_id: int) -> None:
-        _log.warning("broker=%d is not led away from: no answer in time", broker_id)
-        self._end()
+    def _look(self, broker_id: int, deadline_ms: int, connected_ms: int) -> None:
+        """Gives up at the deadline, or when there was no connection for too long."""
+        now_ms = self._around.clock.monotonic_ms()
+        if self._is_connected():
+            connected_ms = now_ms
+        if now_ms < min(deadline_ms, connected_ms + AWAY_MS_MAX):
+            again = partial(self._look, broker_id, deadline_ms, connected_ms)
+            self._timer = self._around.loop.call_at(now_ms + LOOK_MS, again)
+        else:
+            _log.warning("broker=%d is not led away from: no answer in time", broker_id)
+            self._end()
 
     def _end(self) -> None:
         done, self._done = self._done, None

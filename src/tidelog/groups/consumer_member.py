@@ -67,6 +67,15 @@ class Member:
         found = self.held.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if found is None else found
 
+    def works_on(self) -> Assignment:
+        """What it holds, and what it has not given up yet."""
+        return {
+            topic_id: tuple(
+                sorted({*self.held.get(topic_id, ()), *self.revoking.get(topic_id, ())})
+            )
+            for topic_id in self.held.keys() | self.revoking.keys()
+        }
+
 
 def partitions_of(held: Held) -> Assignment:
     return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in held.items()}

@@ -1,9 +1,9 @@
 """Who may join a classic group, and as whom.
 
 One that is new gets an id, and is a member when it comes with it. A static member has a name of its
-own: when it starts again it takes the place it had, what it was before is fenced, and if nothing
-else changes by it there is no rebalance. One that is a member joins again when it is told to, when
-what it says has changed, or, as the leader, when it wants to decide anew.
+own, and no id is promised to it: when it starts again it takes the place it had, what it was before
+is fenced, and if nothing else changes by it there is no rebalance. One that is a member joins again
+when it is told to, when what it says has changed, or, as the leader, when it wants to decide anew.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ class Joining:
             answer(Joined(code=code, member_id=join.member_id))
         elif join.member_id == NO_MEMBER_ID:
             self._join_as_new(group, join, answer)
-        elif join.member_id in group.promised:
+        elif join.instance_id is None and join.member_id in group.promised:
             self._add(group, join, join.member_id, answer)
         else:
             self._join_again(group, join, answer)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tidelog.base.errors import KafkaError
 from tidelog.groups.assignors import Assignment
 from tidelog.groups.consumer_group import NO_TARGET, ConsumerGroup
-from tidelog.groups.consumer_member import Member, partitions_of
+from tidelog.groups.consumer_member import Member
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, error_fields
@@ -58,7 +58,7 @@ def _member(node: Node, member: Member, target: Assignment) -> Values:
         "client_host": member.client_host,
         "subscribed_topic_names": member.topics,
         "subscribed_topic_regex": member.pattern or None,
-        "assignment": _assignment(node, partitions_of(member.held)),
+        "assignment": _assignment(node, member.works_on()),
         "target_assignment": _assignment(node, target),
         "member_type": _CONSUMER if member.classic is None else _CLASSIC,
     }

@@ -1,7 +1,8 @@
 """DeleteRecords, API 21: moves where partitions begin, and answers where they begin now (S5).
 
 It answers when the new starts are durable here, and the replicas elsewhere have them too; a
-broker that leads no more by then cannot know that, and says so.
+broker that leads no more by then cannot know that, and says so. The request's timeout is for those
+other replicas, as in Kafka: without any, even a timeout of 0 is enough.
 Offset -1 asks for everything that is committed. Records of internal topics, and of topics that
 are only compacted, are not deleted on request.
 """
@@ -37,6 +38,8 @@ class Deleting:
         self._request = request
         self._topics: dict[str, dict[int, Row]] = {}
         self._undone: dict[tuple[str, int], tuple[Partition, Row]] = {}
+        self._not_durable = 0
+        self._patience: Patience | None = None
 
     def work(self) -> Sliced:
         """A partition that is named twice counts once, as it was named last."""
@@ -46,12 +49,11 @@ class Deleting:
             for index, offset in asked.items():
                 rows[index] = self._delete(topic.name, index, offset)
                 yield None
-        patience = Patience(self._node, self._request.body.timeout, self._too_late)
-        done = partial(self._done, patience)
         if not self._undone:
-            patience.end(self._answer)
+            self._answer()
+        self._not_durable = len(self._undone)
         for name, (partition, row) in list(self._undone.items()):
-            durable = partial(self._durable, partition, row, partial(done, name))
+            durable = partial(self._durable, partition, row, partial(self._done, name))
             self._node.housekeeping.persist_log_starts(partition.log, durable)
             yield None
 
@@ -74,16 +76,25 @@ class Deleting:
         else:
             _refuse(row, error.code)
             done()
+        self._not_durable -= 1
+        if not self._not_durable:
+            self._await_others()
+
+    def _await_others(self) -> None:
+        if self._undone:
+            self._patience = Patience(self._node, self._request.body.timeout, self._too_late)
+        else:
+            self._answer()
 
     def _low(self, row: Row, done: Callable[[], None], error: KafkaError | None) -> None:
         if error is not None:
             _refuse(row, error.code)
         done()
 
-    def _done(self, patience: Patience, name: tuple[str, int]) -> None:
+    def _done(self, name: tuple[str, int]) -> None:
         self._undone.pop(name, None)
-        if not self._undone:
-            patience.end(self._answer)
+        if not self._undone and self._patience is not None:
+            self._patience.end(self._answer)
 
     def _too_late(self) -> None:
         for _, row in self._undone.values():

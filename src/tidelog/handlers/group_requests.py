@@ -10,6 +10,7 @@ from tidelog.groups.errors import told
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Node, Request
 from tidelog.handlers.building import NO_ERROR, Values
+from tidelog.handlers.describing import GROUP_OPERATIONS
 from tidelog.handlers.rows import Answering, Rows
 from tidelog.slices import Ask
 
@@ -58,19 +59,29 @@ def describe_groups(
             shards[id(shard)] = shard
             shown, rows = description.of(shard, group_id)
         except KafkaError as error:
-            groups.put({**description.missing(error), "group_id": group_id})
+            row = {**description.missing(error), "group_id": group_id}
+            groups.put(_with_operations(request, row))
         else:
             members = Rows(request, "groups", "members")
-            for row in rows:
-                members.put(row)
+            for member in rows:
+                members.put(member)
                 yield None
-            groups.put({**NO_ERROR, **shown, "group_id": group_id, "members": members})
+            row = {**NO_ERROR, **shown, "group_id": group_id, "members": members}
+            groups.put(_with_operations(request, row))
         yield None
     failure = yield from all_settled(shards.values())
     if failure is None:
         return {"groups": groups}
     missing = description.missing(KafkaError(told(failure), failure.message))
     return {"groups": [{**missing, "group_id": group_id} for group_id in group_ids]}
+
+
+def _with_operations(request: Request, row: Values) -> Values:
+    """Who asks what he may do with a group is told, unless there is an error."""
+    is_asked = getattr(request.body, "include_authorized_operations", False)
+    if not is_asked or row["error_code"] is not ErrorCode.none:
+        return row
+    return {**row, "authorized_operations": GROUP_OPERATIONS}
 
 
 def _settle(shard: GroupShard, outcomes: list[KafkaError | None], then: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch: where an epoch ended, so that a reader notices what was truncated (L2).
 
 The answer is the largest epoch this log knows that is not above the one asked for, and the
-offset behind its last record; for the current epoch that is the end of the log.
+offset behind its last record; for the current epoch that is the end of the log. Of an epoch that is
+still to come nothing is known: who has it read another topic of that name.
 """
 
 from typing import Any
@@ -37,6 +38,8 @@ def _partition(node: Node, topic: str, asked: Any) -> Values:
         partition.check_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return _row(asked.partition, error.code, UNKNOWN, UNKNOWN)
+    if asked.leader_epoch > partition.leader_epoch:
+        return _row(asked.partition, ErrorCode.none, UNKNOWN, UNKNOWN)
     epoch, end = partition.replica.end_of(asked.leader_epoch)
     return _row(asked.partition, ErrorCode.none, epoch, end)
 

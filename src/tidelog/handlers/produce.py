@@ -33,6 +33,7 @@ from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL
 from tidelog.wire.produce import (
     ProducePartition,
     ProduceRequest,
+    RecordsRefused,
     read_produce_request,
     write_produce_response,
 )
@@ -121,7 +122,8 @@ def write(request: Request, results: list[Result]) -> list[Part]:
         return [write_produce_response(request.correlation_id, request.version, produce, results)]
     refused = next((result for result in results if result[0]), None)
     if refused is not None:
-        request.connection.close(f"a batch sent with acks=0 was refused: {refused[4]}")
+        why = refused[4].message if isinstance(refused[4], RecordsRefused) else refused[4]
+        request.connection.close(f"a batch sent with acks=0 was refused: {why}")
     return []
 
 

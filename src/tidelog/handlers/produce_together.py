@@ -23,7 +23,7 @@ from tidelog.handlers.producing import (
 from tidelog.log.joint_append import append_together
 from tidelog.partition import Partition
 from tidelog.partitions import Key
-from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL
+from tidelog.records.batch import HEADER_SIZE, MAX_TIMESTAMP, NEGATIVE, TRANSACTIONAL
 from tidelog.slow_appends import SMALL_BYTES_MAX
 from tidelog.wire.produce import ProduceRequest
 
@@ -115,7 +115,7 @@ def handle_together(node: Node, requests: Sequence[Request]) -> list[list[Result
 
 def _gathered(node: Node, produce: ProduceRequest, runs: dict[Key, _Run]) -> list[_Run] | None:
     """Adds the batches of a request to the runs; in which of them each is, or None if one of them
-    is nothing to be appended, or must be verified before."""
+    is nothing to be appended, or must be verified or looked into before."""
     if produce.acks not in ACKS:
         return None
     find = node.partitions.by_key.get
@@ -123,6 +123,8 @@ def _gathered(node: Node, produce: ProduceRequest, runs: dict[Key, _Run]) -> lis
     row: list[_Run] = []
     for topic, index, batch in produce.partitions:
         if batch is None or len(batch) < HEADER_SIZE or batch[ATTRIBUTES] & TRANSACTIONAL:
+            return None
+        if batch[MAX_TIMESTAMP] & NEGATIVE:
             return None
         key = topic, index
         run = runs.get(key)

@@ -10,9 +10,9 @@ from tidelog.handlers.verifying import verify
 from tidelog.partition import Partition
 from tidelog.serving.acks import Committed
 from tidelog.slow_appends import Appended
-from tidelog.wire.produce import ProduceRequest
+from tidelog.wire.produce import ProduceAnswer, ProduceRequest, RecordsRefused
 
-Result = tuple[int, int, int, int, str | None]
+Result = ProduceAnswer
 """Error code, first offset, time of the append if that is the records' time, log start offset,
 and a sentence where there is an error."""
 
@@ -32,7 +32,8 @@ ATTRIBUTES: Final = 22
 
 
 def refusal(error: KafkaError) -> Result:
-    return int(error.code), NOTHING, NOTHING, NOTHING, error.message
+    why = RecordsRefused(error.message, error.records) if error.records else error.message
+    return int(error.code), NOTHING, NOTHING, NOTHING, why
 
 
 class Producing:

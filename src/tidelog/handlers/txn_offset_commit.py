@@ -14,6 +14,7 @@ from tidelog.base.ids import CONSUMER_OFFSETS
 from tidelog.groups.requests import AnswerCodes, Commit, Identity
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, respond
+from tidelog.handlers.group_requests import find_group
 from tidelog.handlers.offset_rows import (
     Row,
     answered_in_slices,
@@ -67,7 +68,7 @@ def _answer(request: Request, rows: Sequence[Row]) -> None:
 def _keep(node: Node, request: Request, commits: Sequence[Commit], answer: AnswerCodes) -> None:
     """Each part of a request is verified by itself: the transaction may have ended meanwhile."""
     body = request.body
-    shard = node.coordinators.groups.find(body.group_id)
+    shard = find_group(node, body.group_id)
     index = node.coordinators.groups.index_of(body.group_id)
     assert index is not None, "a shard was found"
     partition = node.partitions.find(CONSUMER_OFFSETS, index)

@@ -1,20 +1,31 @@
-"""Writing the checkpoints of a log dir in steps, so that the loop never waits for a disk.
+"""Reading the checkpoints of a log dir, and writing them in steps, so that the loop never waits for
+a disk.
 
 The new files are written beside the old ones and then renamed, unless somebody who does not go in
 steps has written checkpoints meanwhile, as a truncation does: what was collected before that must
 not replace it. Whoever writes at once takes the file away that is about to be renamed; so
 nothing older can come after it, whichever is first.
+
+A file that has rotted counts as lost, and what is in the log counts then. Without recovery points
+more is checked, without offsets of the cleaner more is compacted again. A high watermark that is
+not known is the log start: nothing is served as committed that may not be. Only where a log starts
+is not in the log, if somebody had records deleted from the middle of a segment: they would be back.
+So that is written down twice.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
+from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.log.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    LOG_STARTS_COPY,
     RECOVERY_POINTS,
     format_offsets,
+    read_offsets,
 )
 from tidelog.log.files import CHECKPOINTING, TEMPORARY, write_temporary
 from tidelog.log.steps import Steps
@@ -23,6 +34,26 @@ if TYPE_CHECKING:
     from tidelog.log.log_dir import LogDir
 
 Offsets = dict[TopicPartition, int]
+
+_log = logging.getLogger(__name__)
+
+
+def read_checkpoints(log_dir: "LogDir") -> None:
+    """Takes over what the files say. Those that cannot be believed are named."""
+    for name, offsets in log_dir.all_offsets().items():
+        found = _read(log_dir, name)
+        if found is None and name == LOG_STARTS:
+            found = _read(log_dir, LOG_STARTS_COPY)
+        offsets.update(found or {})
+
+
+def _read(log_dir: "LogDir", name: str) -> Offsets | None:
+    try:
+        return read_offsets(log_dir.disk, f"{log_dir.path}/{name}")
+    except BadValue as error:
+        _log.error("lost checkpoint=%s why=%s", name, error)
+        log_dir.unreadable.append(name)
+        return None
 
 
 def checkpointing(log_dir: "LogDir") -> Steps:
@@ -84,9 +115,11 @@ def lower_watermarks(log_dir: "LogDir") -> None:
 def _contents(log_dir: "LogDir", starts: Offsets, points: Offsets) -> dict[str, bytes]:
     log_dir.log_starts.update(starts)
     log_dir.recovery_points.update(points)
+    log_starts = format_offsets({p: start for p, start in log_dir.log_starts.items() if start})
     return {
         RECOVERY_POINTS: format_offsets(log_dir.recovery_points),
-        LOG_STARTS: format_offsets({p: start for p, start in log_dir.log_starts.items() if start}),
+        LOG_STARTS: log_starts,
+        LOG_STARTS_COPY: log_starts,
         HIGH_WATERMARKS: format_offsets(log_dir.high_watermarks),
         CLEANER_OFFSETS: format_offsets(log_dir.cleaner_offsets),
     }

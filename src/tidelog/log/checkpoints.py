@@ -3,12 +3,18 @@
 A checkpoint is a version line, a line with the number of entries, and an entry a line:
 
     0
-    2
+    3
     orders 0 1234
     orders 1 99
+    ##crc32c 0 3810727397
 
 All are written whole by rename and fsynced. A file that does not say what it should is
 refused by name: `BadValue` with the line that is wrong.
+
+A digit that has rotted is still a digit. So offset checkpoints of ours end with a checksum of all
+that comes before it, in the form of an entry, for Kafka reads no other form: to it that is a
+partition that it does not have. Files without one, as Kafka writes them, are taken as they are.
+Leader epochs have none: Kafka would take it for an epoch, and the batches tell what they should be.
 """
 
 import base64
@@ -20,10 +26,12 @@ from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition, is_legal_topic
 from tidelog.base.ports import Disk
 from tidelog.log.files import read_whole, write_whole
+from tidelog.records.checksum import crc32c
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+LOG_STARTS_COPY: Final = "log-start-offset-copy-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LEADER_EPOCHS_UNSYNCED: Final = "leader-epoch-checkpoint.unsynced"
@@ -31,14 +39,19 @@ PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
+CHECKSUM: Final = "##crc32c"
+"""Where an entry has its topic. No topic has such a name, with any one bit of it changed either."""
+
 _VERSION: Final = "0"
 _INT64_MAX: Final = (1 << 63) - 1
 _DIGITS_MAX: Final = 19
 
 
-def format_entries(entries: Iterable[str]) -> bytes:
+def format_entries(entries: Iterable[str], to_come: int = 0) -> bytes:
+    """With the number of those that will be written behind them counted in."""
     lines = list(entries)
-    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode()
+    head = (_VERSION, str(len(lines) + to_come))
+    return "".join(f"{line}\n" for line in (*head, *lines)).encode()
 
 
 def parse_entries(path: str, data: bytes) -> list[list[str]]:
@@ -72,12 +85,29 @@ def _number(path: str, line: Iterable[str], text: str) -> int:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return format_entries(f"{p.topic} {p.partition} {offsets[p]}" for p in sorted(offsets))
+    entries = (f"{p.topic} {p.partition} {offsets[p]}" for p in sorted(offsets))
+    body = format_entries(entries, to_come=1)
+    return body + _checksum_of(body)
+
+
+def _checksum_of(body: bytes) -> bytes:
+    return f"{CHECKSUM} 0 {crc32c(body)}\n".encode()
+
+
+def _check(path: str, data: bytes) -> None:
+    """Refuses data that has a checksum, but is not what that was made of, to the byte."""
+    before, end_of_line, _ = data.rpartition(f"\n{CHECKSUM} ".encode())
+    body = before + end_of_line[:1]
+    if data != body + _checksum_of(body):
+        raise BadValue(f"{path}: is not what was written: the checksum at its end does not match")
 
 
 def parse_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for line in parse_entries(path, data):
+        if line[0] == CHECKSUM:
+            _check(path, data)
+            continue
         if len(line) != 3 or not is_legal_topic(line[0]):
             raise BadValue(f"{path}: {' '.join(line)!r} should be: topic partition offset")
         partition = TopicPartition(line[0], _number(path, line, line[1]))

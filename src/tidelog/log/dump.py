@@ -43,6 +43,7 @@ _BY_NAME: Final[dict[str, Dumper]] = {
     checkpoints.RECOVERY_POINTS: dump_state.dump_offsets,
     checkpoints.HIGH_WATERMARKS: dump_state.dump_offsets,
     checkpoints.LOG_STARTS: dump_state.dump_offsets,
+    checkpoints.LOG_STARTS_COPY: dump_state.dump_offsets,
     checkpoints.CLEANER_OFFSETS: dump_state.dump_offsets,
     checkpoints.LEADER_EPOCHS: dump_state.dump_epochs,
     checkpoints.LEADER_EPOCHS_UNSYNCED: dump_state.dump_epochs,

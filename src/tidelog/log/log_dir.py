@@ -6,7 +6,8 @@
     .boot_id                           of the boot in which it was last opened
     recovery-point-offset-checkpoint   up to where each log is durable
     replication-offset-checkpoint      the high watermarks
-    log-start-offset-checkpoint        where each log starts, if not at its first segment
+    log-start-offset-checkpoint        where each log starts, if not at its first segment; and again
+    log-start-offset-copy-checkpoint   in case the first has rotted
     cleaner-offset-checkpoint          up to where each log has been compacted
 
 The first I/O error takes the dir offline until the next start: its replicas refuse appends and
@@ -23,19 +24,24 @@ from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Clock, Disk, Lock, Workers
 from tidelog.log import recovery
-from tidelog.log.checkpointing import checkpointing, lower_offsets, lower_watermarks
+from tidelog.log.checkpointing import (
+    checkpointing,
+    lower_offsets,
+    lower_watermarks,
+    read_checkpoints,
+)
 from tidelog.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    LOG_STARTS_COPY,
     META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINTS,
     format_meta_properties,
     parse_meta_properties,
     parse_partition_metadata,
-    read_offsets,
     write_offsets,
 )
 from tidelog.log.doomed import is_doomed, remove_all
@@ -131,7 +137,7 @@ class LogDir:
             self.take()
         try:
             self._check_identity(identity)
-            self._read_checkpoints()
+            read_checkpoints(self)
             self._forget_clean_shutdown()
             for name in filter(self._is_folder, self.disk.list(self.path)):
                 partition = TopicPartition.from_folder(name)
@@ -230,10 +236,10 @@ class LogDir:
 
     def is_noted(self, partition: TopicPartition) -> bool:
         """Whether a checkpoint has something to say of a replica."""
-        return any(partition in offsets for offsets in self._all_offsets().values())
+        return any(partition in offsets for offsets in self.all_offsets().values())
 
     def forget_offsets(self, partition: TopicPartition) -> None:
-        for offsets in self._all_offsets().values():
+        for offsets in self.all_offsets().values():
             offsets.pop(partition, None)
 
     def unique(self, now_ms: int) -> str:
@@ -282,7 +288,7 @@ class LogDir:
     # -- checkpoints
 
     def checkpoint(self) -> None:
-        """Writes all four. Recovery points are taken as they are: flushing comes before."""
+        """Writes all of them. Recovery points are taken as they are: flushing comes before."""
         self.persist_recovery_points()
         self.persist_log_starts()
         self.persist_high_watermarks()
@@ -299,7 +305,8 @@ class LogDir:
         for partition, log in self.logs.items():
             self.log_starts[partition] = log.log_start_offset
         starts = {p: start for p, start in self.log_starts.items() if start > 0}
-        self._write_offsets(LOG_STARTS, starts)
+        for name in (LOG_STARTS, LOG_STARTS_COPY):
+            self._write_offsets(name, starts)
         for log in self.logs.values():
             log.log_start_is_durable(log.log_start_offset)
 
@@ -327,21 +334,13 @@ class LogDir:
         self.truncations[partition] = self.truncations.get(partition, 0) + 1
         lower_offsets(self, partition, to)
 
-    def _all_offsets(self) -> dict[str, dict[TopicPartition, int]]:
+    def all_offsets(self) -> dict[str, dict[TopicPartition, int]]:
         return {
             RECOVERY_POINTS: self.recovery_points,
             LOG_STARTS: self.log_starts,
             HIGH_WATERMARKS: self.high_watermarks,
             CLEANER_OFFSETS: self.cleaner_offsets,
         }
-
-    def _read_checkpoints(self) -> None:
-        for name, offsets in self._all_offsets().items():
-            try:
-                offsets.update(read_offsets(self.disk, f"{self.path}/{name}"))
-            except BadValue:
-                # Each can be done without: more is checked, or compacted again, or asked for.
-                self.unreadable.append(name)
 
     # -- small files
 

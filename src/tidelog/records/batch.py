@@ -39,6 +39,10 @@ MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 CRC_START: Final = 21
+MAX_TIMESTAMP: Final = 35
+NEGATIVE: Final = 0x80
+"""A max timestamp whose first byte has this bit is -1: the client leaves it to the broker to find
+the youngest record."""
 SEQUENCE_LIMIT: Final = 1 << 31
 
 COMPRESSION_MASK: Final = 0x07
@@ -160,8 +164,9 @@ def check_stored(data: Buffer, position: int = 0) -> RawHeader:
     return raw
 
 
-def check_produced(data: Buffer, max_bytes: int) -> RawHeader:
-    """Checks what a client sent for one partition: exactly one good batch, not yet stamped."""
+def check_produced(data: Buffer, max_bytes: int, *, may_lack_max: bool = False) -> RawHeader:
+    """Checks what a client sent for one partition: exactly one good batch, not yet stamped. It may
+    lack its max timestamp if that is still to be filled in."""
     available = len(data)
     if available < HEADER_SIZE:
         if available > MAGIC_POSITION and data[MAGIC_POSITION] < MAGIC:
@@ -203,7 +208,8 @@ def check_produced(data: Buffer, max_bytes: int) -> RawHeader:
         raise _invalid(f"base offset {base_offset} where a produced batch has 0")
     if attributes & 0x67:  # compression, control, delete horizon: the uncommon ones
         _check_attributes(attributes)
-    if max_timestamp < base_timestamp or base_timestamp < -1:
+    is_to_come = may_lack_max and max_timestamp == -1 < base_timestamp
+    if not is_to_come and (max_timestamp < base_timestamp or base_timestamp < -1):
         _check_timestamps(attributes, base_timestamp, max_timestamp)
     check_producer(producer_id, producer_epoch, base_sequence)
     return raw
@@ -243,7 +249,7 @@ def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
     """Makes the leader's clock the time of all records of the batch; the CRC is made anew."""
     (attributes,) = _ATTRIBUTES.unpack_from(data, CRC_START)
     _ATTRIBUTES.pack_into(data, CRC_START, attributes | LOG_APPEND_TIME)
-    _OFFSET.pack_into(data, 35, now_ms)
+    _OFFSET.pack_into(data, MAX_TIMESTAMP, now_ms)
     _CRC.pack_into(data, CRC_POSITION, crc32c(memoryview(data)[CRC_START:]))
 
 

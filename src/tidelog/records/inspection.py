@@ -1,10 +1,11 @@
-"""Looking into a produced batch, where its topic wants that: in a worker, never in the loop.
+"""Looking into a produced batch, where that has to be: in a worker, never in the loop.
 
-A compacted topic takes no record without a key, and a topic with a `compression.type` of its
-own stores batches in that codec. Everything else is stored as it was sent, unseen. The batch
-travels to the worker and back as base64 in JSON: `{"batch"}`, or `{"code", "message"}` if it
-is refused. Large batches have a task, and so a worker, of their own: the others do not wait behind
-them. `inspector` is what the worker does.
+A compacted topic takes no record without a key, a topic with a `compression.type` of its own
+stores batches in that codec, and some clients (Sarama up to 1.45) leave it to the broker to find
+the max timestamp of a batch. Everything else is stored as it was sent, unseen. The batch
+travels to the worker and back as base64 in JSON: `{"batch"}`, or `{"code", "message", "records"}`
+if it is refused. Large batches have a task, and so a worker, of their own: the others do not wait
+behind them. `inspector` is what the worker does.
 """
 
 from base64 import b64decode, b64encode
@@ -48,5 +49,5 @@ def argument_for(
 def stored_batch(result: Mapping[str, Any]) -> bytearray:
     """What the task gave; raises what it found wrong."""
     if "code" in result:
-        raise KafkaError(ErrorCode(result["code"]), result["message"])
+        raise KafkaError(ErrorCode(result["code"]), result["message"], result["records"])
     return bytearray(b64decode(result["batch"]))

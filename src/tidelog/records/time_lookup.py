@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import Buffer
-from tidelog.records.batch import HEADER_SIZE
+from tidelog.records.batch import HEADER_SIZE, BatchHeader
 from tidelog.records.compression import decompress
 from tidelog.records.reference import checked_header
 from tidelog.records.varint import LONG_BYTES_MAX
 
 TASK: Final = "find time"
+_LONG_MAX: Final = (1 << 63) - 1
 FEW_RECORDS_MAX: Final = 5_000
 """Two milliseconds."""
 FEW_BYTES_MAX: Final = 256 * 1024
@@ -51,9 +53,7 @@ def first_not_before(batch: Buffer, timestamp: int, first_offset: int, limit: in
     records are not sound as far as they are looked at, raises."""
     header = checked_header(batch, verify_crc=False)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    body = bytes(
-        decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
-    )
+    body = _body(batch, header, limit)
     at = 0
     try:
         for _ in range(header.record_count):
@@ -71,6 +71,26 @@ def first_not_before(batch: Buffer, timestamp: int, first_offset: int, limit: in
     except IndexError as error:
         raise _unsound("the records end within a number") from error
     return None
+
+
+def youngest(batch: Buffer, limit: int) -> int:
+    """The largest timestamp of the records of a batch whose header does not tell it. The records
+    must be sound."""
+    header = checked_header(batch, verify_crc=False)
+    body = _body(batch, header, limit)
+    at, largest = 0, NO_TIMESTAMP - header.base_timestamp
+    for _ in range(header.record_count):
+        size, at = _number(body, at)
+        largest = max(largest, _number(body, at + 1)[0])
+        at += size
+    if header.base_timestamp + largest > _LONG_MAX:
+        raise _unsound("a record of a time that does not exist")
+    return header.base_timestamp + largest
+
+
+def _body(batch: Buffer, header: BatchHeader, limit: int) -> bytes:
+    packed = memoryview(batch)[HEADER_SIZE : header.size]
+    return bytes(decompress(header.compression, packed, limit))
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

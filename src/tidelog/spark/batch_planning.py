@@ -35,7 +35,7 @@ def plan_batch(options: SourceOptions, logs: Logs) -> Planned:
                 f"option endingOffsets: {one} ends at {offset}, before startingOffsets, "
                 f"{starts[one]}"
             )
-    # Between times there may be nothing, in either order.
+    # An offset may be behind a time, and a record may come while places are looked up.
     ends = {one: max(starts[one], offset) for one, offset in each_partition(end)}
     planned = Planned(start=start, end=with_offsets(end, ends))
     return _split(planned, options, logs)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.errors import BadValue
+from tidelog.base.ids import TopicPartition
 from tidelog.client.marks import EARLIEST, LATEST
 from tidelog.spark.option_values import OptionValues
 
@@ -48,6 +50,17 @@ class Times:
     """Otherwise it is an error that a partition has no record since then."""
     name: str = "timestamps"
 
+    @property
+    def named(self) -> set[TopicPartition]:
+        return {
+            TopicPartition(topic, partition)
+            for topic, times in (self.for_each or {}).items()
+            for partition in times
+        }
+
+    def of(self, one: TopicPartition) -> int | None:
+        return (self.for_each or {}).get(one.topic, {}).get(one.partition, self.for_all)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
@@ -83,6 +96,20 @@ def parse_ending(values: OptionValues, *, is_stream: bool) -> Bound:
     if times is not None:
         return times
     return _parse_offsets(values, "endingOffsets", default=LATEST, forbidden=EARLIEST)
+
+
+def check_order(starting: Bound, ending: Bound) -> None:
+    """No record is between times that are crossed, so that whoever gives them is mistaken."""
+    if not (isinstance(starting, Times) and isinstance(ending, Times)):
+        return
+    moments = [
+        (str(one), starting.of(one), ending.of(one)) for one in starting.named | ending.named
+    ]
+    for what, start, end in [("a batch", starting.for_all, ending.for_all), *sorted(moments)]:
+        if start is not None and end is not None and end < start:
+            raise BadValue(
+                f"option {ending.option}: {what} ends at {end}, before {starting.option}, {start}"
+            )
 
 
 def _parse_times(values: OptionValues, side: str, *, latest_if_none: bool) -> Times | None:

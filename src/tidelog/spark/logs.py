@@ -145,7 +145,7 @@ class BrokerLogs:
 
 
 def _matches(pattern: re.Pattern[str], topic: Topic) -> bool:
-    return not topic.is_internal and pattern.fullmatch(topic.name) is not None
+    return not topic.is_internal and pattern.search(topic.name) is not None
 
 
 def _log_bytes(client: Client, partitions: list[TopicPartition]) -> Found:

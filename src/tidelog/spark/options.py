@@ -13,7 +13,7 @@ from typing import Final
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import is_legal_topic
 from tidelog.client.addresses import parse_addresses
-from tidelog.spark.bounds import ENDINGS, Bound, parse_ending, parse_starting
+from tidelog.spark.bounds import ENDINGS, Bound, check_order, parse_ending, parse_starting
 from tidelog.spark.option_values import OptionValues
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -80,7 +80,7 @@ class Subscription:
 
     topics: tuple[str, ...] | None = None
     pattern: re.Pattern[str] | None = None
-    """Of Python's syntax, for whole names."""
+    """Of Python's syntax, and found anywhere in a name, as Spark's own connector has it."""
     assigned: Mapping[str, tuple[int, ...]] | None = None
 
     @classmethod
@@ -183,11 +183,14 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str], *, is_stream: bool) -> "SourceOptions":
         values = OptionValues(options)
         values.refuse_unknown(KNOWN, REFUSED)
+        starting = parse_starting(values, is_stream=is_stream)
+        ending = parse_ending(values, is_stream=is_stream)
+        check_order(starting, ending)
         return cls(
             connecting=Connecting.parse(values),
             subscription=Subscription.parse(values),
-            starting=parse_starting(values, is_stream=is_stream),
-            ending=parse_ending(values, is_stream=is_stream),
+            starting=starting,
+            ending=ending,
             group_id=_parse_group(values),
             fail_on_data_loss=values.truth("failOnDataLoss", True),
             limits=_parse_limits(values, is_stream=is_stream),

@@ -43,7 +43,8 @@ def count_tasks(spans: Spans, splitting: Splitting, sizes: Sizes) -> dict[TopicP
     heavy = {one: weight for one, weight in weights.items() if weight * wanted >= total}
     left = wanted - sum(counts[one] for one in counts if one not in heavy)
     for one, weight in heavy.items():
-        fair = round(weight / sum(heavy.values()) * left)
+        # A half counts as one more, so that partitions of one size do not miss the number wanted.
+        fair = int(weight / sum(heavy.values()) * left + 0.5)
         counts[one] = min(filled[one].rows, max(counts[one], fair))
     return counts
 

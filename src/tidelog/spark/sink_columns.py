@@ -29,7 +29,7 @@ _TYPES: Final = {
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """`topic` is that of all rows, if one was given."""
+    """`topic` is that of all rows, if one was given; a column of that name is then left alone."""
     names = schema.fieldNames()
     for name in names:
         if name in COLUMNS and names.count(name) > 1:
@@ -40,8 +40,9 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise BadValue(
             "no topic to write to: name it with the option topic, or each row's in a column topic"
         )
+    written = [name for name in COLUMNS if name != "topic" or topic is None]
     for field in schema.fields:
-        if field.name in COLUMNS and not _is_allowed(field.name, field.dataType):
+        if field.name in written and not _is_allowed(field.name, field.dataType):
             raise BadValue(
                 f"column {field.name} is {field.dataType.simpleString()}: must be "
                 f"{_TYPES[field.name]}"

@@ -179,8 +179,10 @@ def _series(values: OptionValues, *, is_allowed: bool) -> tuple[str, int] | None
 
 
 def _topic(values: OptionValues) -> str | None:
-    topic = values.text("topic")
-    if topic is not None and not is_legal_topic(topic):
+    if "topic" not in values:
+        return None
+    topic = (values.text("topic") or "").strip()
+    if not is_legal_topic(topic):
         raise values.bad("topic", "the name of a topic, of letters, digits, '.', '_' and '-'")
     return topic
 

@@ -13,9 +13,7 @@ from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.client.cluster import id_of_text
 from tidelog.client.fetching import Range
-from tidelog.client.marks import EARLIEST
 from tidelog.spark.admission import admit
-from tidelog.spark.bounds import Place
 from tidelog.spark.carrying import carry_on
 from tidelog.spark.logs import Logs, average_sizes
 from tidelog.spark.losses import Losses
@@ -95,8 +93,9 @@ class StreamPlanner:
             check_topics(self._options.subscription, latest)
             begin = resolve(self._options.starting, self._logs, latest, self._losses)
             begins = {}
-            # Only the earliest is the same place whenever it is looked up.
-            is_same = self._options.starting == Place(mark=EARLIEST)
+            # No place stays where it is, the earliest neither: it is written down, with an empty
+            # batch if need be, so that what is lost before the first record is read is noticed.
+            is_same = False
         ends = dict(each_partition(latest))
         backlog = {one: max(0, ends[one] - at) for one, at in each_partition(begin)}
         total = sum(backlog.values())

@@ -7,14 +7,14 @@ flexible; from version 13 on a topic is its 16-byte id. `produce_client` has the
     request   transactional id | int16 acks | int32 timeout | topics [name or id,
               partitions [int32 index | records]]
     answer    topics [name or id, partitions [int32 index | int16 error | int64 base offset |
-              int64 append time | int64 log start (5+) | record errors, message (8+)]] |
-              int32 throttle time
+              int64 append time | int64 log start (5+) | record errors [int32 place in the batch |
+              message] (8+) | message (8+)]] | int32 throttle time
 """
 
 from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.base.ports import Buffer
 from tidelog.wire.topics import Topic
@@ -41,6 +41,17 @@ _COPIED_BYTES_MAX: Final = 4096
 ProducePartition: TypeAlias = tuple[Topic, int, memoryview | None]
 # error code, base offset, log append time, log start offset, error message
 ProduceResult: TypeAlias = tuple[int, int, int, int, str | None]
+
+
+class RecordsRefused(NamedTuple):
+    """Why a batch was refused, and which of its records are to blame, by their places in it."""
+
+    message: str
+    records: Sequence[int]
+
+
+# as a `ProduceResult`, but for what is said of an error
+ProduceAnswer: TypeAlias = tuple[int, int, int, int, str | RecordsRefused | None]
 
 _AFTER_ID_CLASSIC = Struct(">hii")
 _AFTER_ID_FLEXIBLE = Struct(">hiB")
@@ -202,7 +213,7 @@ def write_produce_response(
     correlation_id: int,
     version: int,
     request: ProduceRequest,
-    results: Sequence[ProduceResult],
+    results: Sequence[ProduceAnswer],
     throttle_ms: int = 0,
 ) -> bytes:
     """The whole answer frame; `results` are in the order of `request.partitions`."""
@@ -221,7 +232,7 @@ def write_in_steps(
     correlation_id: int,
     version: int,
     request: ProduceRequest,
-    results: Sequence[ProduceResult],
+    results: Sequence[ProduceAnswer],
     step: int,
 ) -> Generator[None, None, bytes]:
     """The same answer, made of so many partitions at a time."""
@@ -262,20 +273,20 @@ def _framed(
 def _pack_flexible(
     parts: list[bytes],
     _version: int,
-    pairs: Iterable[tuple[ProducePartition, ProduceResult]],
+    pairs: Iterable[tuple[ProducePartition, ProduceAnswer]],
 ) -> None:
     for (_, index, _), (error_code, base, append_time, log_start, message) in pairs:
         if message is None:
             parts.append(_RESULT_9.pack(index, error_code, base, append_time, log_start, 1, 0, 0))
         else:
             parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
-            parts += (b"\x01", encode_string(message, True), b"\x00")
+            parts += (_why(message, True), b"\x00")
 
 
 def _pack_classic(
     parts: list[bytes],
     version: int,
-    pairs: Iterable[tuple[ProducePartition, ProduceResult]],
+    pairs: Iterable[tuple[ProducePartition, ProduceAnswer]],
 ) -> None:
     for (_, index, _), (error_code, base, append_time, log_start, message) in pairs:
         if version < 5:
@@ -286,4 +297,13 @@ def _pack_classic(
             parts.append(_RESULT_8.pack(index, error_code, base, append_time, log_start, 0, -1))
         else:
             parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
-            parts += (INT32.pack(0), encode_string(message, False))
+            parts.append(_why(message, False))
+
+
+def _why(refusal: str | RecordsRefused, flexible: bool) -> bytes:
+    """The same sentence for each record that is to blame, and for the batch."""
+    message, places = (refusal, ()) if isinstance(refusal, str) else refusal
+    said = encode_string(message, flexible)
+    count = varint(len(places) + 1) if flexible else INT32.pack(len(places))
+    end = said + b"\x00" if flexible else said
+    return count + b"".join(INT32.pack(place) + end for place in places) + said
