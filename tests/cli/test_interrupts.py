@@ -13,6 +13,9 @@ import pytest
 STATUSES = (130, -signal.SIGINT)
 """Of a command that was interrupted; of a process that had not come to one yet. A shell shows both
 as 130."""
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+IMMUNE = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""As with nohup, or in the background of a script, where these tests may be run too."""
 PROGRAM = """
 import atexit, os, signal, sys
 from tidelog.cli.entry import main
@@ -36,9 +39,11 @@ main()
 """
 
 
-def interrupted(at: int, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def interrupted(
+    at: int, *arguments: str, folder: Path, before: str = INTERRUPTIBLE
+) -> subprocess.CompletedProcess[str]:
     """A command that is interrupted when it looks for its n-th module; at the end, with 0."""
-    command = [sys.executable, "-P", "-c", PROGRAM, str(at), *arguments]
+    command = [sys.executable, "-P", "-c", before + PROGRAM, str(at), *arguments]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
@@ -70,14 +75,5 @@ def test_so_does_one_that_is_interrupted_when_it_has_done_its_work(tmp_path: Pat
 
 
 def test_an_interrupt_is_ignored_where_it_was_before(tmp_path: Path) -> None:
-    """As with nohup, or in the background of a script."""
-    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + PROGRAM
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", program, "100", "--version"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = interrupted(100, "--version", folder=tmp_path, before=IMMUNE)
     assert (ended.returncode, ended.stderr) == (0, "")
