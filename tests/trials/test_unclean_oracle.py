@@ -118,6 +118,22 @@ def test_deposed_leader_that_acknowledges_what_it_has_not_committed_is_noticed()
         machines.oracle.acked(2, 4, 0, machines.replica("A").leader_epoch)
 
 
+def test_leader_that_began_anew_beyond_all_that_its_line_had_keeps_its_offsets() -> None:
+    """It was given a place of the line before its own, of which it has nothing yet."""
+    machines = Unclean()
+    machines.leave("A", "B")
+    machines.lead("C", isr="C", told="C")
+    machines.write("C", 3, 4)
+    assert len(machines.oracle.committed) == 3
+    machines["B"].log.begin_at(3)
+    machines.replica("B").was_cut()
+    machines.oracle.cut(number("B"), 3)
+    machines.gone = {number("A"), number("C")}
+    machines.lead("B", isr="B", told="B")
+    machines.write("B", 5)
+    assert machines.oracle.committed[3:] == machines["B"].log.records
+
+
 def test_nobody_leads_uncleanly_where_it_is_not_allowed() -> None:
     machines = Unclean()
     machines.is_allowed = False

@@ -121,7 +121,11 @@ class UncleanOracle(Oracle):
         """What the leader has stays, whatever it is: nobody counts who does not have all of that.
         The rest is lost."""
         before, log = self._line_of(since), self.logs[broker_id]
-        hidden = self._at[broker_id].committed[: log.first]
+        # It may have begun anew where a leader's log started whose line it was not in yet.
+        lines = (self._at[broker_id], *reversed(self._lines))
+        hidden = next(
+            line.committed[: log.first] for line in lines if len(line.committed) >= log.first
+        )
         committed = hidden + log.between(log.first, log.log_end_offset)
         line = Line(since, committed, {})
         kept = {
