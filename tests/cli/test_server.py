@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from support.servers import TidelogServer
+from support.two_dirs import two_dirs
 from support.wire_client import wait_until
 from tidelog.cli.free_ports import free_ports
 from tidelog.client import apis
@@ -137,37 +138,15 @@ def test_it_says_which_zookeeper_it_waits_for(tmp_path: Path) -> None:
 
 def test_it_ends_when_its_last_log_dir_has_failed_and_not_before(tmp_path: Path) -> None:
     """S10: as Kafka does, with a line that says which they are."""
-    dirs = [tmp_path / "first", tmp_path / "second"]
-    settings = {
-        "log.dirs": ",".join(map(str, dirs)),
-        "num.partitions": "2",
-        "replica.high.watermark.checkpoint.interval.ms": "50",
-    }
-    server = TidelogServer(tmp_path, settings)
-    server.start()
-    try:
-        producer = Producer({"bootstrap.servers": server.address})
-        for partition in (0, 1):
-            producer.produce("events", "a record", partition=partition)
-        assert producer.flush(60) == 0
-        homes = {folder.name: folder.parent for one in dirs for folder in one.glob("events-*")}
-        assert set(homes.values()) == set(dirs)
-        homes["events-1"].rename(tmp_path / "gone")
-        producer.produce("events", "may have nowhere to go", partition=1)
-        assert wait_until(lambda: "offline partition=events-1" in server.output.read_text())
-        producer.purge()
-        producer.produce("events", "has a place", partition=0)
-        assert producer.flush(60) == 0
-        homes["events-0"].rename(tmp_path / "gone too")
-        producer.produce("events", "may have nowhere to go", partition=0)
+    with two_dirs(tmp_path) as server:
+        server.lose_dir_of(1, "offline partition=events-1")
+        server.produce(0, "has a place")
+        server.lose_dir_of(0, "all log dirs have failed")
         assert server.wait_until_ended() == 1
-        producer.purge()
-    finally:
-        server.close()
     said = server.output.read_text()
     assert "Traceback" not in said
     (last,) = (line for line in said.splitlines() if "all log dirs have failed" in line)
-    assert all(f"{one}: " in last for one in dirs)
+    assert all(f"{one}: " in last for one in server.dirs)
 
 
 def metric(page: str, name: str) -> float:

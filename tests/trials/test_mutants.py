@@ -18,13 +18,13 @@ from support import start_mutants as starts
 from support import topic_mutants as topics
 from support import transaction_mutants as transactions
 from support import unclean_mutants as unclean
+from support.scripted_world import Mutant, check_breaks
 from support.watched import Watched, number
 from tidelog.replication.isr import PendingShrink
 from tidelog.trials.exploring import explore
 from tidelog.trials.options import draw_options
 from tidelog.trials.violation import Violation
 
-Mutant = Callable[[pytest.MonkeyPatch], None]
 SEEDS_MAX = 400
 """Of 20,000 that would be allowed; some twenty are needed on average."""
 FOCUSED = replace(
@@ -318,11 +318,7 @@ def x8_diverging_fetch() -> None:
 def test_script_breaks_without_its_rule_only(
     script: Script, mutant: Mutant, invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script()
-    mutant(monkeypatch)
-    with pytest.raises(Violation) as found:
-        script()
-    assert found.value.invariant == invariant, found.value
+    check_breaks(script, mutant, invariant, monkeypatch)
 
 
 def test_second_fetch_under_way_cuts_what_is_committed() -> None:
