@@ -170,7 +170,8 @@ class EpollLoop:
     def _look(self, wait_seconds: float) -> list[tuple[int, int]]:
         """What is ready, at once or after a wait. Going to sleep and being woken takes longer than
         a client takes to ask for the next thing, so after something was ready it is looked for
-        a little longer before that. Where it did not come, the next times are left out."""
+        a little longer before that. Where it did not come, the next times are left out; what
+        was there at the first look tells nothing of how long the next thing takes."""
         poll = self._poll
         if not self._was_ready or wait_seconds < _SPIN_SECONDS:
             ready = poll(wait_seconds, _EVENTS_MAX)
@@ -178,18 +179,21 @@ class EpollLoop:
             self._turns_without -= 1
             ready = poll(wait_seconds, _EVENTS_MAX)
         else:
-            ready = poll(0, _EVENTS_MAX)
-            until_ns = 0 if ready else monotonic_ns() + _SPIN_NS
-            while not ready and monotonic_ns() < until_ns:
-                ready = poll(0, _EVENTS_MAX)
-            if ready:
-                self._misses = 0
-            else:
-                self._misses = min(2 * self._misses + 1, _MISSES_MAX)
-                self._turns_without = self._misses
-                ready = poll(wait_seconds, _EVENTS_MAX)
+            ready = poll(0, _EVENTS_MAX) or self._look_longer() or poll(wait_seconds, _EVENTS_MAX)
         self._was_ready = bool(ready)
         return ready
+
+    def _look_longer(self) -> list[tuple[int, int]]:
+        poll = self._poll
+        until_ns = monotonic_ns() + _SPIN_NS
+        while monotonic_ns() < until_ns:
+            ready = poll(0, _EVENTS_MAX)
+            if ready:
+                self._misses = 0
+                return ready
+        self._misses = min(2 * self._misses + 1, _MISSES_MAX)
+        self._turns_without = self._misses
+        return []
 
     def post(self, callback: Callable[[], None]) -> None:
         """Runs a callback in the loop, in a later turn; the only call for other threads."""
