@@ -20,7 +20,7 @@ from bench.spark.topics import Topics
 OURS, CONNECTOR, ROWS, PARQUET = "tidelog", "kafka", "row-at-a-time", "parquet"
 READY = "ready-made"
 _READY_ROWS_MAX = 20_000
-_READY_BYTES = 4 * 1024 * 1024
+_READY_BYTES = 8 * 1024 * 1024
 """Of an Arrow batch: as ours are."""
 SIZES = {100: "100 B", 1000: "1 KB"}
 MILLION = 1e6

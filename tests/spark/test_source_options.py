@@ -64,7 +64,7 @@ def test_a_fetch_is_as_large_as_both_of_its_settings_allow() -> None:
     def size(**options: Any) -> int:
         return parse(**options).connecting.partition_bytes_max
 
-    assert size() == 4 * 1024 * 1024
+    assert size() == 8 * 1024 * 1024
     assert size(kafka_fetch_max_bytes="1000") == 1000
     assert size(kafka_fetch_max_bytes="99999999") == size()
     both: dict[str, Any] = {
