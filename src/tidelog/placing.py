@@ -27,6 +27,9 @@ class Placing:
         self._logs = logs
         self._work = work
         self._slow = slow
+        self._leaving: set[tuple[str, TopicPartition]] = set()
+        """By dir, what is deleted as soon as nothing is being written to it."""
+        self._put_off: list[Then] = []
 
     # -- making
 
@@ -34,6 +37,10 @@ class Placing:
         online = self._logs.online
         if not news or not online:
             then()
+            return
+        if any((d.path, new.partition) in self._leaving for d in online for new in news):
+            # What makes room for it is not in the queue yet, and must be before it.
+            self._put_off.append(partial(self.make, news, then))
             return
         shares = _shares(news, online)
         ended = _after(len(shares), partial(self._look_again, news, len(online), then))
@@ -64,6 +71,7 @@ class Placing:
             return
         ended = _after(len(leaving), then)
         for log_dir, logs in leaving:
+            self._leaving |= {(log_dir.path, log.partition) for log in logs}
             # What is being written now may be a new segment, by its name.
             self._slow.write(logs[0], _nothing, partial(self._rename, log_dir, logs, ended))
 
@@ -71,6 +79,10 @@ class Placing:
         self, log_dir: LogDir, logs: list[PartitionLog], ended: Then, _end: Exception | None
     ) -> None:
         self._work.run("deleting replicas", log_dir, _telling(deleting(log_dir, logs), ended))
+        self._leaving -= {(log_dir.path, log.partition) for log in logs}
+        put_off, self._put_off = self._put_off, []
+        for make in put_off:
+            make()
 
 
 def _shares(

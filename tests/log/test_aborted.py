@@ -8,6 +8,7 @@ from support.logs import NOW, Simulated, batch
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.aborted import aborted_in
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.retention import delete_records
 from tidelog.log.truncation import truncate_suffix
 from tidelog.records.batch import read_header, walk
 from tidelog.records.control import (
@@ -115,3 +116,20 @@ def test_what_is_cut_off_is_not_told_any_more() -> None:
     upto = log.log_end_offset
     for segment in log.segments.all:
         assert all(entry.last_offset < upto for entry in segment.aborted(log.disk))
+
+
+@pytest.mark.parametrize("stop", ["kill", "lose_power", "stop_and_start"])
+def test_a_transaction_that_a_log_starts_in_the_middle_of_is_open_after_a_start(stop: str) -> None:
+    """V14: records were deleted up to the middle of its batch. What is left of it is not to be read
+    before its marker, nor after it."""
+    world = Simulated(LogSettings())
+    data = batch(4, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    world.log.append_as_leader(data, 0, NOW)
+    world.log.flush(NOW)
+    delete_records(world.log, 2, 4)
+    world.log_dir.checkpoint()
+    log = getattr(world, stop)()
+    assert log.log_start_offset == 2
+    assert log.producers.first_unstable_offset == 0
+    end(log, 7, commit=False)
+    assert aborted_in(log, log.read(2, 1000, 5), 2, 5) == [(7, 0)]

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.logs import NOW, summary
+from support.logs import NOW, Simulated, batch, summary
 from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.log_settings import LogSettings
 from tidelog.log import snapshots
 from tidelog.log.files import SNAPSHOT, file_name
 from tidelog.log.producers import FRESH, WINDOW, Producers
+from tidelog.log.steps import run_now
 from tidelog.records.batch import SEQUENCE_LIMIT, TRANSACTIONAL
 from tidelog.world.sim.disk import SimDisk
 
@@ -210,3 +212,26 @@ def test_newest_good_snapshot_is_used_and_damaged_ones_are_removed() -> None:
     assert found[1].by_id[7].last_offset == 9
     assert snapshots.offsets_of(disk.list("/")) == [10, 40]
     assert snapshots.read_latest(disk, "", 9) is None
+
+
+def test_a_roll_may_write_the_same_snapshot_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are at the log end: one is written from time to time beside the loop, the other when the
+    next batch has no room."""
+    world = Simulated(LogSettings())
+    data = batch(2, producer_id=7, producer_epoch=0, base_sequence=0)
+    world.log.append_as_leader(data, 0, NOW)
+    rename = world.disk.rename
+
+    def rename_after_a_roll(source: str, target: str) -> None:
+        monkeypatch.setattr(world.disk, "rename", rename)
+        world.log.roll()
+        rename(source, target)
+
+    monkeypatch.setattr(world.disk, "rename", rename_after_a_roll)
+    run_now(world.log.snapshotting())
+    assert world.log_dir.failure is None
+    assert world.log.snapshot_offset == world.log.segments.active.base_offset == 2
+    expected = summary(world.log.producers)
+    assert summary(world.kill().producers) == expected != {}

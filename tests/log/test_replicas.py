@@ -1,11 +1,10 @@
 """Replicas that come and go in steps, checkpoints and leader epochs that are written in steps: a
 crash at every disk operation, and somebody who does not go in steps between any two of them."""
 
-from collections.abc import Callable
-
 import pytest
 
 from support.logs import IDENTITY, NOW, PARTITION, Simulated, batch, check_everything, contents
+from support.stepping import run_with
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
@@ -22,7 +21,7 @@ from tidelog.log.epoch_notes import noting_epochs
 from tidelog.log.log_dir import LogDir
 from tidelog.log.replicas import NewReplica, deleting, making
 from tidelog.log.retention import delete_records
-from tidelog.log.steps import Steps, run_now
+from tidelog.log.steps import run_now
 from tidelog.log.truncation import truncate_suffix
 from tidelog.world.sim.disk import Crashed, SimDisk
 
@@ -189,27 +188,6 @@ def test_a_disk_that_fails_while_replicas_are_made_takes_the_dir_offline() -> No
 
 
 # -- checkpoints, with somebody in between
-
-
-def run_with(steps: Steps, at: int, between: Callable[[], None]) -> None:
-    """Drives steps, and does something else at one point: before the first wait, after it, and
-    so on; at the end if there are fewer points."""
-    point, error = 0, None
-    while True:
-        try:
-            wait = next(steps) if error is None else steps.throw(error)
-        except StopIteration:
-            break
-        error = None
-        for run in (between, wait) if point == at else (wait, between):
-            if run is wait or point in (at, at - 1):
-                try:
-                    run()
-                except OSError as raised:
-                    error = raised
-        point += 2
-    if point <= at:
-        between()
 
 
 @pytest.mark.parametrize("death", DEATHS)

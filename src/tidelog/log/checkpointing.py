@@ -100,16 +100,23 @@ def lower_offsets(log_dir: "LogDir", partition: TopicPartition, to: int) -> None
         log_dir.persist_high_watermarks()
 
 
-def lower_watermarks(log_dir: "LogDir") -> None:
-    """The same for the logs of a dir that was just opened, whose ends may have been lost."""
-    lost = {
-        partition: log.log_end_offset
-        for partition, log in log_dir.logs.items()
-        if log_dir.high_watermarks.get(partition, 0) > log.log_end_offset
-    }
-    if lost:
-        log_dir.high_watermarks.update(lost)
-        log_dir.persist_high_watermarks()
+def lower_to_ends(log_dir: "LogDir") -> None:
+    """The same for the logs of a dir that was just opened, whose ends may have been lost; and what
+    is appended there is not durable either."""
+    if any(log.recovery_point < log.durable_recovery_point for log in log_dir.logs.values()):
+        log_dir.persist_recovery_points()
+    for offsets, persist in (
+        (log_dir.cleaner_offsets, log_dir.persist_cleaner_offsets),
+        (log_dir.high_watermarks, log_dir.persist_high_watermarks),
+    ):
+        lost = {
+            partition: log.log_end_offset
+            for partition, log in log_dir.logs.items()
+            if offsets.get(partition, 0) > log.log_end_offset
+        }
+        if lost:
+            offsets.update(lost)
+            persist()
 
 
 def _contents(log_dir: "LogDir", starts: Offsets, points: Offsets) -> dict[str, bytes]:

@@ -24,8 +24,9 @@ REBUILT: Final = ".rebuilt"
 TEMPORARY: Final = ".tmp"
 CHECKPOINTING: Final = ".checkpointing"
 """Keeps the temporary files of checkpoints that are written in steps apart from those of
-somebody who does not go in steps; and below, those of leader epochs."""
+somebody who does not go in steps; and below, those of leader epochs, and of snapshots."""
 FLUSHING: Final = ".flushing"
+SNAPSHOTTING: Final = ".snapshotting"
 
 BLOCKS_MAX: Final = 12_288
 

@@ -27,7 +27,7 @@ from tidelog.log import recovery
 from tidelog.log.checkpointing import (
     checkpointing,
     lower_offsets,
-    lower_watermarks,
+    lower_to_ends,
     read_checkpoints,
 )
 from tidelog.log.checkpoints import (
@@ -145,7 +145,7 @@ class LogDir:
                     remove_all(self.disk, [], [f"{self.path}/{name}"])
                 elif partition is not None:
                     self._open_log(partition, settings_of(partition))
-            lower_watermarks(self)
+            lower_to_ends(self)
             self._write(BOOT_ID, self.clock.boot_id().encode())
             self._is_open = True
         except OSError as error:

@@ -193,7 +193,7 @@ class LogFiles:
         before, truncations = self.snapshot_offset, self.truncations
         snapshot = self.begin_snapshot()
         try:
-            yield snapshot.run
+            yield snapshot.run_beside
             if self.truncations != truncations:
                 remove_if_there(self.disk, snapshot.path)
         except OSError as error:

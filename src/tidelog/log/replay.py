@@ -93,7 +93,8 @@ def reload_producers(
 def _replay(
     producers: Producers, segment: Segment, start: int, rows: list[list[int]] | None
 ) -> Iterator[txn_index.AbortedTransaction]:
-    """Takes a segment's batches from `start` on; yields the transactions that were aborted."""
+    """Takes a segment's batches from `start` on; yields the transactions that were aborted. A log
+    may start in the middle of a batch, whose transaction may be open: that one counts too."""
     if rows is not None and start <= segment.base_offset:
         noted = (note_picked(producers, row) for row in rows)
     else:
@@ -101,7 +102,7 @@ def _replay(
         noted = (
             note_batch(producers, header, data)
             for _, header, data in batches(segment.open_file(), position, segment.size)
-            if header.base_offset >= start
+            if header.last_offset >= start
         )
     yield from (aborted for aborted in noted if aborted is not None)
 

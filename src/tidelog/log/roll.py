@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidelog.base.ports import Disk
-from tidelog.log.files import write_whole
+from tidelog.log.files import SNAPSHOTTING, TEMPORARY, write_temporary, write_whole
 from tidelog.log.segment import Segment
 
 
@@ -28,6 +28,15 @@ class Snapshot:
 
     def run(self, *, durable: bool = False) -> None:
         write_whole(self.disk, self.path, self.data, durable=durable)
+        self._remove_superfluous()
+
+    def run_beside(self) -> None:
+        """The same while a roll at the same offset may write the same file."""
+        write_temporary(self.disk, self.path + SNAPSHOTTING, self.data, durable=False)
+        self.disk.rename(self.path + SNAPSHOTTING + TEMPORARY, self.path)
+        self._remove_superfluous()
+
+    def _remove_superfluous(self) -> None:
         if self.superfluous is not None:
             # A roll and a snapshot may be under way at once: the other one may be quicker.
             with suppress(FileNotFoundError):

@@ -152,13 +152,16 @@ def _restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
 
 
 def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
-    """Makes durable where the log will start and from where it is to be checked."""
+    """Makes durable where the log will start and from where it is to be checked. What was known
+    until now counts too: a checkpoint under way may be about to write it."""
+    start_is_lower = log_start < log.log_start_offset
+    point_before = max(log.recovery_point, log.durable_recovery_point)
     log.truncated()
     log.log_start_offset = log_start
     log.recovery_point = min(log.recovery_point, end)
-    if log_start != log.durable_log_start:
+    if start_is_lower or log_start != log.durable_log_start:
         log.home.persist_log_starts()
-    if log.recovery_point < log.durable_recovery_point:
+    if log.recovery_point < point_before:
         log.home.persist_recovery_points()
     log.home.lower_offsets(log.partition, end)
 

@@ -1,0 +1,44 @@
+"""Replicas that come while others of the same name are still leaving (X29)."""
+
+import pytest
+
+from support.logs import IDENTITY, NOW, PARTITION, batch
+from tidelog.base.log_settings import LogSettings
+from tidelog.disk_work import DiskWork
+from tidelog.log.log_dir import LogDir
+from tidelog.log.logs import Logs
+from tidelog.log.replicas import NewReplica
+from tidelog.placing import Placing
+from tidelog.slow_appends import SlowAppends
+from tidelog.world.sim.disk import SimDisk
+from tidelog.world.sim.loop import SimLoop
+from tidelog.world.sim.pressure import SimPressure
+from tidelog.world.sim.workers import SimWorkers
+
+SETTINGS = LogSettings()
+OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_replica_is_made_although_its_predecessor_is_still_being_written_to(seed: int) -> None:
+    """Without an order between the two the loop would go round for ever: hence the time limit."""
+    disk = SimDisk(seed)
+    loop = SimLoop(disk.clock, seed)
+    work = DiskWork(loop)
+    slow = SlowAppends(work, disk.clock, SimWorkers(disk), SimPressure(seed))
+    log_dir = LogDir("/data", disk, disk.clock)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    placing = Placing(Logs([log_dir]), work, slow)
+    old = log_dir.create_log(PARTITION, SETTINGS, OLD_ID)
+    old.append_as_leader(batch(), 0, NOW)
+    old.flush(NOW)
+    log_dir.checkpoint()
+    ends: list[str] = []
+    new = NewReplica(partition=PARTITION, settings=SETTINGS, topic_id=NEW_ID)
+    placing.delete([PARTITION], lambda: ends.append("deleted"))
+    placing.make([new], lambda: ends.append("made"))
+    loop.run()
+    assert ends == ["deleted", "made"]
+    assert log_dir.topic_id(PARTITION) == NEW_ID
+    assert log_dir.logs[PARTITION].log_end_offset == 0
