@@ -478,11 +478,15 @@ def test_the_journal_is_in_kafkas_format(broker: OneBroker) -> None:
 
 
 def test_a_transaction_does_not_extend_to_what_coordinators_keep(broker: OneBroker) -> None:
-    """The broker adds the partitions that newer clients write to, but not these (X30)."""
+    """The broker adds the partitions that newer clients write to, but not these (X30); older ones
+    name them themselves, and are refused with all that they name."""
     producer = broker.producer(version=2)
     broker.client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["any"])
     broker.run_for(1000)
     assert producer.write("__consumer_offsets", "a") == "invalid_topic_exception"
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        assert producer.add((topic, 0), (TOPIC, 0)) == "topic_authorization_failed"
+        assert producer.add((TOPIC, 0), (topic, 0)) == "operation_not_attempted"
     answer = broker.client.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=["t"])
     (shown,) = answer.transaction_states
     assert (shown.transaction_state, shown.topics) == ("Empty", ())

@@ -77,7 +77,12 @@ class Group:
 
     def sync(self, work: Any = ()) -> Any:
         return self.ask(
-            SYNC, 5, **self.who, protocol_type=None, protocol_name=None, assignments=work
+            SYNC,
+            5,
+            **self.who,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=work,
         )
 
     def heartbeat(self) -> str:

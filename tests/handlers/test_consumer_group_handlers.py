@@ -99,7 +99,7 @@ def test_the_broker_finds_the_topics_of_a_regular_expression(node: GroupNode) ->
 def test_a_group_is_described_with_what_its_members_have(node: GroupNode, version: int) -> None:
     group_id = f"described-{version}"
     beat(node, 1, group_id=group_id, instance_id="i", rack_id="r")
-    shown, unknown = describe(node, version, group_id, "nothing")
+    shown, unknown, nameless = describe(node, version, group_id, "nothing", "")
     assert (shown.error_code, shown.group_state, shown.assignor_name) == (
         ErrorCode.none,
         "Stable",
@@ -115,6 +115,7 @@ def test_a_group_is_described_with_what_its_members_have(node: GroupNode, versio
     if version >= 1:
         assert member.member_type == 1
     assert (unknown.error_code, unknown.members) == (ErrorCode.group_id_not_found, ())
+    assert (nameless.error_code, nameless.members) == (ErrorCode.invalid_group_id, ())
     asked: dict[str, Any] = {"group_ids": (group_id,), "include_authorized_operations": True}
     (shown,) = node.ask(CONSUMER_DESCRIBE, version, **asked).groups
     assert shown.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11

@@ -85,6 +85,18 @@ def test_a_member_is_told_what_the_leader_said(node: GroupNode, version: int) ->
     assert nameless.error_code is ErrorCode.invalid_group_id
 
 
+@pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
+def test_a_sync_must_name_its_protocol_from_version_5_on(node: GroupNode, missing: str) -> None:
+    """Otherwise a leader that leaves it out would decide for the whole group."""
+    group_id = f"unnamed-{missing}"
+    joined = node.join(5, group_id=group_id)
+    refused = node.sync(5, joined, group_id=group_id, **{missing: None})
+    assert refused.error_code is ErrorCode.inconsistent_group_protocol
+    work = [{"member_id": joined.member_id, "assignment": b"work"}]
+    synced = node.sync(5, joined, assignments=work, group_id=group_id)
+    assert (synced.error_code, synced.assignment) == (ErrorCode.none, b"work")
+
+
 @pytest.mark.parametrize("version", versions(HEARTBEAT))
 def test_a_heartbeat_of_a_member_is_good(node: GroupNode, version: int) -> None:
     joined = node.member(f"alive-{version}")
@@ -171,8 +183,8 @@ def test_two_members_share_a_group() -> None:
         generation_id=2,
         member_id=second.member_id,
         group_instance_id=None,
-        protocol_type=None,
-        protocol_name=None,
+        protocol_type="consumer",
+        protocol_name="range",
         assignments=(),
     )
     node.loop.run_for(10)

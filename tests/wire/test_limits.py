@@ -4,6 +4,7 @@
 import time
 import tracemalloc
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -156,6 +157,18 @@ def test_a_date_before_1970_or_after_9999_is_refused() -> None:
     for date in (-2, 2**62):
         body = bytes(4) + b"\x02" + fields + date.to_bytes(8, "big", signed=True)
         refused(entity, body + bytes(10) + b"\x01\x00\x00", "date|ends early")
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "longest"), [(2**63 - 1, timedelta.max), (-(2**63), timedelta.min)]
+)
+def test_a_duration_that_is_too_long_is_as_long_as_can_be(
+    value_ms: int, longest: timedelta
+) -> None:
+    """Old clients keep offsets for ever by a retention that no timedelta can hold."""
+    head = encode_string("g", False) + bytes(4) + encode_string("", False)
+    body = head + value_ms.to_bytes(8, "big", signed=True) + bytes(4)
+    assert read_request(8, 2, body, 0).retention_time == longest
 
 
 def test_a_clients_request_has_fewer_values_than_an_answer_may_have() -> None:

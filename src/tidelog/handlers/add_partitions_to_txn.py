@@ -39,7 +39,7 @@ def _own(node: Node, request: Request) -> Answering:
         partitions=(yield from _partitions(topics)),
     )
     found: list[Codes] = []
-    yield _asking(node, [(asked, False)], found)
+    yield _asking(node, [(asked, False)], found, of_client=True)
     rows = yield from _rows(request, topics, found[0], _OWN)
     return {_OWN: rows}
 
@@ -56,7 +56,7 @@ def _all(node: Node, request: Request) -> Answering:
         )
         asked.append((add, transaction.verify_only))
     found: list[Codes] = []
-    yield _asking(node, asked, found)
+    yield _asking(node, asked, found, of_client=False)
     results = Rows(request, _ALL)
     for transaction, codes in zip(transactions, found, strict=True):
         rows = yield from _rows(request, transaction.topics, codes, _ALL, "topic_results")
@@ -75,7 +75,9 @@ def _partitions(
     return tuple(found)
 
 
-def _asking(node: Node, asked: list[tuple[Add, bool]], found: list[Codes]) -> Ask:
+def _asking(
+    node: Node, asked: list[tuple[Add, bool]], found: list[Codes], *, of_client: bool
+) -> Ask:
     """Adds or verifies for each, and puts what came of it into `found`, in the same order."""
 
     def ask(then: Callable[[], None]) -> None:
@@ -90,7 +92,8 @@ def _asking(node: Node, asked: list[tuple[Add, bool]], found: list[Codes]) -> As
         if not asked:
             then()
         for number, (add, is_verifying) in enumerate(asked):
-            add_or_verify(node, add, partial(end, number), verify=is_verifying)
+            told = partial(end, number)
+            add_or_verify(node, add, told, verify=is_verifying, of_client=of_client)
 
     return ask
 

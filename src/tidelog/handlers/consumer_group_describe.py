@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.assignors import Assignment
 from tidelog.groups.consumer_group import NO_TARGET, ConsumerGroup
 from tidelog.groups.consumer_member import Member
@@ -33,6 +33,8 @@ def handle(node: Node, request: Request) -> None:
 
 
 def _of(node: Node, shard: GroupShard, group_id: str) -> tuple[Values, Iterable[Values]]:
+    if not group_id:
+        raise KafkaError(ErrorCode.invalid_group_id, "a group needs a name")
     group = shard.consumer.find(group_id)
     shown = {**_described(group), "assignor_name": shard.consumer.assignor_of(group)}
     members = list(group.members.values())

@@ -1,20 +1,25 @@
 """SyncGroup, API 14: asks what a member is to do in a generation; the leader says it for all (A5).
 
-It is answered when the leader has said it and that is committed.
+It is answered when the leader has said it and that is committed. From version 5 on a member must
+name the protocol of its group.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.requests import Identity, Sync, Synced
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import respond
 from tidelog.handlers.group_requests import find_group
 
+_PROTOCOL_FROM: Final = 5
+
 
 def handle(node: Node, request: Request) -> Any:
     body = request.body
+    if request.version >= _PROTOCOL_FROM and None in (body.protocol_type, body.protocol_name):
+        return _response(request, Synced(code=ErrorCode.inconsistent_group_protocol))
     try:
         shard = find_group(node, body.group_id)
     except KafkaError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import TopicPartition, is_internal
 from tidelog.handlers.api import Node
 from tidelog.transactions.requests import Add
 from tidelog.transactions.shard import TransactionShard
@@ -32,13 +32,23 @@ def code_for(code: ErrorCode, version: int, fenced_from: int) -> ErrorCode:
     return code
 
 
-def add_or_verify(node: Node, asked: Add, done: Callable[[Codes], None], *, verify: bool) -> None:
+def add_or_verify(
+    node: Node,
+    asked: Add,
+    done: Callable[[Codes], None],
+    *,
+    verify: bool,
+    of_client: bool = False,
+) -> None:
     """Adds partitions to a transaction, or only says which of them are in it. All or none: if one
-    of them does not exist, none is added."""
-    unknown = [each for each in asked.partitions if not _exists(node, each)]
-    if unknown:
-        codes = dict.fromkeys(asked.partitions, ErrorCode.operation_not_attempted)
-        done({**codes, **dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)})
+    of them does not exist, or is not for the client that asks, none is added."""
+    refused = {
+        each: code
+        for each in asked.partitions
+        if (code := _refusal(node, each, of_client)) is not None
+    }
+    if refused:
+        done({**dict.fromkeys(asked.partitions, ErrorCode.operation_not_attempted), **refused})
         return
     try:
         shard = find_shard(node, asked.transactional_id)
@@ -64,6 +74,10 @@ def ask_shard(
         shard.add_partitions(asked, tell)
 
 
-def _exists(node: Node, partition: TopicPartition) -> bool:
+def _refusal(node: Node, partition: TopicPartition, of_client: bool) -> ErrorCode | None:
+    """Clients name no partitions of internal topics: AddOffsetsToTxn does that for them."""
+    if of_client and is_internal(partition.topic):
+        return ErrorCode.topic_authorization_failed
     topic = node.metadata.image.topics.get(partition.topic)
-    return topic is not None and 0 <= partition.partition < len(topic.partitions)
+    is_there = topic is not None and 0 <= partition.partition < len(topic.partitions)
+    return None if is_there else ErrorCode.unknown_topic_or_partition

@@ -205,7 +205,11 @@ def _number(code: str, convert: Callable[[Any], Any] | None = None) -> tuple[Rea
 
 
 def _milliseconds(value: int) -> timedelta:
-    return timedelta(milliseconds=value)
+    """What no timedelta can hold is as long as one can be: clients say so for ever."""
+    try:
+        return timedelta(milliseconds=value)
+    except OverflowError:
+        return timedelta.max if value > 0 else timedelta.min
 
 
 def _error_code(value: int) -> ErrorCode:
