@@ -6,6 +6,7 @@ As in Java, the last value given to a name counts.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from tidelog.base.errors import BadValue
@@ -24,6 +25,13 @@ def parse_properties(text: str) -> dict[str, str]:
         name = _unescape(line[:name_end], number)
         properties[name] = _unescape(line[value_start:], number)
     return properties
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    try:
+        return parse_properties(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadValue(f"{file}: must be text in UTF-8: {error}") from None
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.base.errors import BadValue, KafkaError
-from tidelog.base.properties import parse_properties
+from tidelog.base.properties import read_properties
 from tidelog.cli.admin import CommandConfig, admin_client
 from tidelog.cli.config_target import Flags, Target, parse_config_list, target_of_words
 from tidelog.cli.config_view import own_configs, show_configs
@@ -196,7 +196,7 @@ def alter_command(
         raise BadValue("say whose settings: --topic NAME, --broker ID or --broker-defaults")
     changes: dict[str, str | None] = {}
     if add_config_file is not None:
-        changes.update(parse_properties(add_config_file.read_text(encoding="utf-8")))
+        changes.update(read_properties(add_config_file))
     for text in add_config or ():
         changes.update(parse_config_list(text))
     for text in delete_config or ():

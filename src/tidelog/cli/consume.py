@@ -160,7 +160,6 @@ def consume(
       tidelog consume --bootstrap-server 127.0.0.1:9092 --topic orders --from-beginning \\
         --property print.key=true --property key.separator=:
     """
-    _check_group(group, partition, offset)
     shown = {"key": key, "timestamp": timestamp, "headers": headers, "partition": place}
     short = {f"print.{name}": "true" for name, yes in {**shown, "offset": place}.items() if yes}
     form = short | client_properties(properties_file, properties, "--property")
@@ -168,6 +167,8 @@ def consume(
         "isolation.level": one_of(isolation_level, _LEVELS, "--isolation-level"),
         **client_properties(consumer_file, consumer_properties, "--consumer-property"),
     }
+    group = _group_of(group, settings.pop("group.id", None))
+    _check_group(group, partition, offset)
     line = json_line if as_json else record_format(form, _safe()).line
 
     from tidelog.cli.consuming import Limits, print_records
@@ -180,6 +181,16 @@ def consume(
     )
     limits = Limits(records_max=max_messages, idle_ms_max=timeout_ms, follow=follow)
     print_records(source, limits, skipping(line) if skip else line, settings)
+
+
+def _group_of(flag: str | None, setting: str | None) -> str | None:
+    """As in Kafka a group may be named as a setting of the consumer, too."""
+    if flag is not None and setting is not None and flag != setting:
+        raise BadValue(f"--group {flag} and group.id={setting}: give one of them")
+    group = setting if flag is None else flag
+    if group == "":
+        raise BadValue("--group: a group's name must not be empty")
+    return group
 
 
 def _check_group(group: str | None, partition: int | None, offset: str | None) -> None:

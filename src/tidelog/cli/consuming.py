@@ -7,7 +7,7 @@ they are looked for again and again, and one that is new is read from its first 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -24,8 +24,15 @@ from confluent_kafka import KafkaError as ClientError
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cli.librdkafka import Interrupts, Outage, client_settings, make
-from tidelog.cli.printing import counted, remark
-from tidelog.cli.record_spans import Place, Source, Spans, find_new_spans, find_spans
+from tidelog.cli.printing import complain, counted, remark
+from tidelog.cli.record_spans import (
+    Place,
+    Source,
+    Spans,
+    find_leaderless,
+    find_new_spans,
+    find_spans,
+)
 from tidelog.cli.record_text import OutputRecord
 from tidelog.client.client import TIMEOUT_MS
 from tidelog.client.errors import Unreachable
@@ -33,6 +40,7 @@ from tidelog.client.errors import Unreachable
 _STEP_SECONDS: Final = 0.1
 _BATCH: Final = 1_000
 _LOOK_MS: Final = 5_000
+_LOOK_AGAIN_MS: Final = 2_000
 _LOOK_PATIENCE_MS: Final = 2_000
 Settings = Mapping[str, str]
 _TIMESTAMP_TYPES: Final = {
@@ -56,7 +64,7 @@ def print_records(
     consumer = make(Consumer, _settings(source, outage, settings), "--consumer-property")
     with Interrupts() as interrupts:
         reading = Reading(consumer, outage, interrupts, source)
-        looking = Looking(source, settings, reading) if _may_grow(source, limits) else None
+        looking = Looking(source, settings, reading, may_grow=_may_grow(source, limits))
         count = 0
         try:
             reading.begin(spans, follow=limits.follow)
@@ -182,14 +190,17 @@ class Reading:
             if error.args[0].code() != ClientError._STATE:
                 raise _told(error.args[0]) from error
 
-    def batches(self, limits: Limits, looking: "Looking | None") -> Iterator[list[OutputRecord]]:
+    @property
+    def unfinished(self) -> Collection[Place]:
+        return self._ends.keys()
+
+    def batches(self, limits: Limits, looking: "Looking") -> Iterator[list[OutputRecord]]:
         """Until a limit is reached; never an empty one."""
         left = inf if limits.records_max is None else limits.records_max
         idle_seconds_max = inf if limits.idle_ms_max is None else limits.idle_ms_max / 1000
         heard = monotonic()
-        while (self._ends or self._is_waiting or looking) and left > 0:
-            if looking:
-                looking.look()
+        while (self._ends or self._is_waiting or looking.may_grow) and left > 0:
+            looking.look()
             records = self._poll(int(min(left, _BATCH)))
             if records:
                 yield records
@@ -229,25 +240,48 @@ class Reading:
 
 
 class Looking:
-    """For partitions that came or went, from time to time."""
+    """For partitions that came or went, and for those that nobody leads any more, from time to
+    time. librdkafka waits for a leader without a word."""
 
-    def __init__(self, source: Source, settings: Settings, reading: Reading) -> None:
+    def __init__(
+        self, source: Source, settings: Settings, reading: Reading, *, may_grow: bool
+    ) -> None:
+        self.may_grow = may_grow
         self._source = source
         self._settings = settings
         self._reading = reading
         self._seconds = int(settings.get("metadata.max.age.ms", _LOOK_MS)) / 1000
         self._due = monotonic() + self._seconds
+        self._leaderless: frozenset[Place] = frozenset()
+        self._told: frozenset[Place] = frozenset()
 
     def look(self) -> None:
         if monotonic() < self._due:
             return
         self._due = monotonic() + self._seconds
-        known = self._reading.spans
         try:
-            found = find_new_spans(self._source, known, self._settings, _LOOK_PATIENCE_MS)
+            self._look_for_leaders()
+            if self.may_grow:
+                self._look_for_partitions()
         except (Unreachable, KafkaError):
             # librdkafka tells of brokers that are away; what is missing is looked for again.
             return
+
+    def _look_for_leaders(self) -> None:
+        """An election takes a moment: only what has no leader twice in a row is told."""
+        found = find_leaderless(self._source, _LOOK_PATIENCE_MS)
+        leaderless = found.intersection(self._reading.unfinished)
+        for topic, partition in sorted(leaderless & self._leaderless - self._told):
+            waiting = "waiting for a leader (Ctrl-C ends)"
+            complain(f"{topic}: nobody leads partition {partition}: {waiting}")
+        self._told = leaderless & (self._leaderless | self._told)
+        self._leaderless = leaderless
+        if leaderless - self._told:
+            self._due = monotonic() + min(self._seconds, _LOOK_AGAIN_MS / 1000)
+
+    def _look_for_partitions(self) -> None:
+        known = self._reading.spans
+        found = find_new_spans(self._source, known, self._settings, _LOOK_PATIENCE_MS)
         if found.keys() != known.keys():
             self._reading.follow_also(found)
 

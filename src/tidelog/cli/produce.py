@@ -182,6 +182,8 @@ def produce(
     if null_marker is not None:
         given["null.marker"] = null_marker
     reader = line_reader(given)
+    if key is not None and reader.parse_key:
+        raise BadValue(f"--key {key}: lines have keys of their own here: leave out one of the two")
     same = _common(key, split_assignments(header, "--header"))
     settings = {
         "acks": one_of(acks, _ACKS, "--acks"),

@@ -13,7 +13,7 @@ from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.cli.printing import complain
 from tidelog.client.client import TIMEOUT_MS, Client
-from tidelog.client.cluster import Cluster
+from tidelog.client.cluster import NO_LEADER, Cluster
 from tidelog.client.offsets import EARLIEST, LATEST, RETRIED, list_many_offsets
 from tidelog.client.sockets import now_ms
 
@@ -70,6 +70,19 @@ def find_new_spans(
         found = _spans(client, source, new, settings, patience_ms) if new else {}
     whole = {place: Span(start=0, end=span.end) for place, span in found.items()}
     return {place: span for place, span in known.items() if place in places} | whole
+
+
+def find_leaderless(source: Source, patience_ms: int) -> frozenset[Place]:
+    """Which partitions of these topics nobody leads now."""
+    names = [source.topic] if isinstance(source.topic, str) else None
+    with Client(source.bootstrap, timeout_ms=patience_ms) as client:
+        topics = client.cluster(names).topics.values()
+    return frozenset(
+        (topic.name, partition.index)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader == NO_LEADER
+    )
 
 
 def _places(client: Client, source: Source) -> list[Place]:

@@ -28,7 +28,7 @@ def csv_lines(
 
 def read_resets(file: Path) -> Resets:
     found: dict[str | None, dict[TopicPartition, int]] = {}
-    with file.open(encoding="utf-8", newline="") as lines:
+    with file.open(encoding="utf-8", errors="replace", newline="") as lines:
         for number, row in enumerate(csv.reader(lines), 1):
             if row:
                 group, one, offset = _parse(f"{file}, line {number}", row)

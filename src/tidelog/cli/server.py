@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidelog.base.errors import BadValue
-from tidelog.base.properties import parse_properties
+from tidelog.base.properties import read_properties
 from tidelog.base.settings import Settings
 from tidelog.cli.defaults import DEFAULT_FOLDER
 
@@ -60,7 +60,7 @@ def read_settings(config: Path | None, assignments: list[str]) -> Settings:
     """A file's settings and those given one by one; what neither says has its default. Without
     a file a broker needs no settings at all. Folders are said from the root: others are told where
     they are."""
-    given = parse_properties(config.read_text(encoding="utf-8")) if config is not None else {}
+    given = read_properties(config) if config is not None else {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator or not name.strip():

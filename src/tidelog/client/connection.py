@@ -6,12 +6,13 @@ come in the same order: with `begin`, `send` and `receive`, which know nothing o
 A connection that raised `Unreachable` is of no more use: an answer may still be under way on it.
 """
 
+import struct
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version as version_of_package
 from typing import Any, Final
 
-from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ports import Buffer
 from tidelog.client.addresses import Address
 from tidelog.client.apis import API_VERSIONS, Api, choose_version
@@ -118,9 +119,12 @@ class Connection:
     def _exchange(self, api_key: int, version: int, values: Values, deadline_ms: int) -> Any:
         self._correlation_id += 1
         request = build(codec.entity_type(api_key, version, "request"), values)
-        frame = codec.write_request(
-            api_key, version, self._correlation_id, self._client_id, request
-        )
+        try:
+            frame = codec.write_request(
+                api_key, version, self._correlation_id, self._client_id, request
+            )
+        except struct.error as error:
+            raise BadValue(f"a number is too large for Kafka's protocol: {error}") from None
         self._stream.send(frame, deadline_ms)
         try:
             return self._read(api_key, version, self._receive(deadline_ms))

@@ -1,0 +1,85 @@
+"""What nobody should type, and some do: each is told in one line, and nothing is done half."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from support.servers import Server
+from tidelog.cli.main import app
+
+TIDELOG = str(Path(sys.executable).with_name("tidelog"))
+
+
+@pytest.fixture(autouse=True)
+def _bootstrap(shared_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVER", shared_server.address)
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
+    return result.exit_code, result.stdout, result.stderr
+
+
+def refused(*arguments: str) -> str:
+    status, _, err = run(*arguments)
+    assert status == 1
+    assert err.startswith("tidelog: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_numbers_that_the_protocol_has_no_room_for_are_refused(tmp_path: Path) -> None:
+    assert run("topics", "create", "odd-numbers")[0] == 0
+    assert "too large" in refused("topics", "create", "odd-more", "--partitions", "99999999999")
+    assert "too large" in refused("topics", "alter", "odd-numbers", "--partitions", "99999999999")
+    assert "too large" in refused(
+        "reassign", "execute", "odd-numbers:0", "--replicas", "9999999999"
+    )
+    file = tmp_path / "election.json"
+    file.write_text('{"partitions": [{"topic": "odd-numbers", "partition": 9999999999}]}')
+    assert "too large" in refused("elect-leaders", "--path-to-json-file", str(file))
+
+
+def test_files_that_are_no_text_are_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "odd.file"
+    file.write_bytes(b"\xff\xfe=1\n")
+    plan = ("--reset-offsets", "--group", "odd", "--from-file", str(file))
+    for arguments in (
+        ("server", "--config", str(file)),
+        ("configs", "alter", "--topic", "odd", "--add-config-file", str(file)),
+        ("groups", *plan),
+    ):
+        assert str(file) in refused(*arguments)
+
+
+def test_a_group_is_named_by_a_flag_or_a_setting_and_has_a_name() -> None:
+    assert run("topics", "create", "odd-groups")[0] == 0
+    assert run("produce", "odd-groups", "one") == (0, "", "")
+    command = ("consume", "odd-groups", "--from-beginning", "--exit")
+    setting = ("--consumer-property", "group.id=odd-readers")
+    assert run(*command, *setting) == (0, "one\n", "")
+    assert run(*command, *setting, "--group", "odd-readers") == (0, "", ""), "it was committed"
+    assert "give one of them" in refused(*command, *setting, "--group", "odd-others")
+    assert "must not be empty" in refused(*command, "--group", "")
+    assert "must not be empty" in refused(*command, "--consumer-property", "group.id=")
+
+
+def test_keys_are_said_once_or_line_by_line() -> None:
+    assert "--key k" in refused("produce", "odd-keys", "a:b", "--key", "k", "-K", ":")
+
+
+def test_closed_standard_streams_are_streams_to_nowhere() -> None:
+    def shell(command: str) -> tuple[int, str, str]:
+        ended = subprocess.run(
+            ["sh", "-c", command, TIDELOG], capture_output=True, text=True, timeout=120, check=False
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+    assert shell('"$0" topics create odd-streams >&- 2>&- <&-') == (0, "", "")
+    assert shell('"$0" produce odd-streams <&-') == (0, "", ""), "no lines are no records"
+    assert shell('"$0" produce odd-streams one <&- >&-') == (0, "", "")
+    assert shell('"$0" consume odd-streams -f -e >&-') == (0, "", "")
+    assert shell('"$0" topics describe odd-missing 2>&-') == (1, "", "")
