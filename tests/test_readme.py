@@ -16,9 +16,9 @@ from typing import Final
 
 import pytest
 
+from support.ports import free_ports, free_row
 from support.servers import TidelogServer
 from support.zookeepers import require_zookeeper
-from tidelog.cli.free_ports import free_ports, free_row
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,9 +12,10 @@ from typing import Final
 
 import pytest
 
+from support.ports import free_ports
 from support.servers import ROOT, TidelogServer
 from support.wire_client import METADATA, WireClient
-from tidelog.cli.free_ports import HOST, free_ports
+from tidelog.cli.free_ports import HOST
 from tidelog.world.real.mortal import mortal
 
 TIDELOG: Final = str(Path(sys.executable).with_name("tidelog"))

@@ -279,7 +279,7 @@ def test_other_clients_read_what_was_written(shared_server: Server) -> None:
     consumer = Consumer(settings)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None
         found = (message.key(), message.value(), message.headers())
         assert found == (b"k", b"v", [("a", b"b")])

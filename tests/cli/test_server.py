@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from support.ports import free_ports
 from support.servers import TidelogServer
 from support.two_dirs import two_dirs
 from support.wire_client import wait_until
-from tidelog.cli.free_ports import free_ports
 from tidelog.client import apis
 from tidelog.client.client import Client
 

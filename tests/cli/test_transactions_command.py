@@ -190,6 +190,7 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang(server: Server) 
         "coordinator will end it\n"
     )
     producer.commit_transaction()
+    settled("alive-1", "CompleteCommit")
     assert committed_lines("alive") == ["open"]
 
 

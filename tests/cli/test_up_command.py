@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from support.cluster_processes import children_of, wait_until
+from support.ports import free_ports, free_row
 from support.zookeepers import require_zookeeper
-from tidelog.cli.free_ports import free_ports, free_row
 from tidelog.client.client import Client
 from tidelog.world.real.mortal import mortal
 from tidelog.world.real.zookeeper_server import is_serving
@@ -142,7 +142,7 @@ def test_zookeeper_stays_when_all_brokers_have_died(tmp_path: Path) -> None:
         running.wait_for("no broker that was started here runs any more")
         with by_hand(tmp_path, running) as address, Client(address) as client:
             assert sorted(client.cluster().brokers) == [1]
-            assert is_serving(running.zookeeper)
+            wait_until(lambda: is_serving(running.zookeeper), "ZooKeeper serves")
             assert running.process.poll() is None
         assert running.end(signal.SIGTERM) == 1
         assert "all brokers had ended before it was told to stop" in running.said

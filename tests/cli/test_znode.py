@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from support.coordinated import RealEmbedded, RealZooKeeper
+from support.ports import free_ports
 from support.zookeepers import new_connect
 from tidelog.base.coordination import Create, SetData
 from tidelog.cli.defaults import DEFAULT_FOLDER
-from tidelog.cli.free_ports import free_ports
 from tidelog.cli.main import app
 
 STATE = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'

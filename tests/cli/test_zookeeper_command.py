@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from support.coordinated import RealZooKeeper
+from support.ports import free_ports
 from support.zookeepers import new_connect, require_zookeeper
 from tidelog.base.coordination import Create
-from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.zookeeper_server import is_serving, split_address
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
@@ -40,7 +40,7 @@ def running(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
 
 def granted_ms(address: str, asked_ms: int) -> int:
     """The timeout of a new session, as the server has it."""
-    with socket.create_connection(split_address(address), 10) as connection:
+    with socket.create_connection(split_address(address), 60) as connection:
         request = struct.pack(">iqiqi16s?", 0, 0, asked_ms, 0, 16, b"", False)
         connection.sendall(struct.pack(">i", len(request)) + request)
         _, _, granted = struct.unpack(">iii", connection.recv(12, socket.MSG_WAITALL))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.ports import free_ports
 from support.servers import Server, new_server
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.cli.free_ports import free_ports
 from tidelog.client import apis
 from tidelog.client.apis import Api, choose_version
 from tidelog.client.client import Client

@@ -149,7 +149,7 @@ def test_a_coordinator_that_is_never_found_is_given_up_in_time() -> None:
 
     with (
         scripted(answer) as brokers,
-        Client(brokers.addresses[1], timeout_ms=500) as client,
+        Client(brokers.addresses[1], timeout_ms=3_000) as client,
         pytest.raises(KafkaError, match="nobody leads it") as told,
     ):
         commit_offsets(client, "g", {("orders", 0): 1})

@@ -15,6 +15,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from clients.grouping import (
+    SESSION_MS,
     Reader,
     is_shared,
     new_topic,
@@ -79,7 +80,7 @@ def test_one_that_dies_is_missed_and_its_partitions_are_read_by_others(bootstrap
             dying.communicate()
         died = time.monotonic()
         run_until(members, lambda: is_shared(members, PARTITIONS))
-        assert time.monotonic() - died < 10
+        assert time.monotonic() - died < SESSION_MS / 1000, "its own session is shorter"
 
 
 def test_a_group_goes_on_where_it_was(bootstrap: str) -> None:
@@ -105,7 +106,7 @@ def test_automatic_commits_are_kept_too(bootstrap: str) -> None:
     with readers(bootstrap, "automatic", topic, 1) as members:
         run_until(members, lambda: is_shared(members, 2))
         named = [TopicPartition(topic, index) for index in range(2)]
-        assert [p.offset for p in members[0].consumer.committed(named, 10)] == [25, 25]
+        assert [p.offset for p in members[0].consumer.committed(named, 60)] == [25, 25]
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -113,8 +114,7 @@ def test_a_group_survives_a_restart_of_its_broker(own_group_broker: Server, how:
     """Members go on in the same generation if the broker is back before they are missed."""
     bootstrap = own_group_broker.address
     topic, _ = new_topic(bootstrap, 4, 0)
-    settings = {"session_timeout_ms": 20_000}
-    with readers(bootstrap, "surviving", topic, 2, **settings) as members:
+    with readers(bootstrap, "surviving", topic, 2) as members:
         run_until(members, lambda: is_shared(members, 4))
         produce(bootstrap, topic, numbered(100), 4)
         run_until(members, lambda: sum(len(m.values) for m in members) == 100)
@@ -196,7 +196,7 @@ def test_a_member_of_an_older_generation_cannot_commit(bootstrap: str) -> None:
         named = [TopicPartition(topic, index, 3) for index in range(2)]
         with pytest.raises(KafkaException):
             slow.consumer.commit(offsets=named, asynchronous=False)
-        found = quick.consumer.committed(named, 10)
+        found = quick.consumer.committed(named, 60)
         assert [partition.offset for partition in found] == [10, 10]
     finally:
         slow.consumer.close()
@@ -212,20 +212,20 @@ def test_groups_are_listed_described_changed_and_deleted(bootstrap: str) -> None
         run_until(members, lambda: sum(len(m.values) for m in members) == 20)
         for member in members:
             member.commit()
-        listed = {group.group_id: group for group in admin.list_consumer_groups().result(10).valid}
+        listed = {group.group_id: group for group in admin.list_consumer_groups().result(60).valid}
         assert listed["admin"].state == ConsumerGroupState.STABLE
-        shown = admin.describe_consumer_groups(["admin"])["admin"].result(10)
+        shown = admin.describe_consumer_groups(["admin"])["admin"].result(60)
         assert shown.partition_assignor == "range"
         owned = [[p.partition for p in m.assignment.topic_partitions] for m in shown.members]
         assert sorted(owned) == [[0], [1]]
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-            admin.delete_consumer_groups(["admin"])["admin"].result(10)
+            admin.delete_consumer_groups(["admin"])["admin"].result(60)
     changed = [TopicPartition(topic, 0, 4)]
     wanted = ConsumerGroupTopicPartitions("admin", changed)
-    admin.alter_consumer_group_offsets([wanted])["admin"].result(10)
+    admin.alter_consumer_group_offsets([wanted])["admin"].result(60)
     every = ConsumerGroupTopicPartitions("admin")
-    found = admin.list_consumer_group_offsets([every])["admin"].result(10).topic_partitions
+    found = admin.list_consumer_group_offsets([every])["admin"].result(60).topic_partitions
     assert {p.partition: p.offset for p in found} == {0: 4, 1: 10}
-    admin.delete_consumer_groups(["admin"])["admin"].result(10)
-    listed = {group.group_id: group for group in admin.list_consumer_groups().result(10).valid}
+    admin.delete_consumer_groups(["admin"])["admin"].result(60)
+    listed = {group.group_id: group for group in admin.list_consumer_groups().result(60).valid}
     assert "admin" not in listed

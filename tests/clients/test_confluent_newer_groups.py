@@ -23,12 +23,14 @@ PARTITIONS = 6
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.session.timeout.ms": "1500",
+    "group.consumer.session.timeout.ms": "30000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "1",
 }
+SHORT_SESSIONS = {"group.consumer.session.timeout.ms": "1500"}
+"""Only for members that are killed: another might be missed because the machine is busy."""
 STRATEGY = "cooperative-sticky" if PEER == "" else "range"
 """Kafka lets no group turn over whose leader tells members more than partitions, as librdkafka's
 cooperative assignor does although it means nothing to them."""
@@ -36,8 +38,9 @@ MEMBER = Path(__file__).with_name("newer_member.py")
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = new_server(tmp_path / "own", QUICK)
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """With settings of the test's own, if it has any."""
+    made = new_server(tmp_path / "own", QUICK | getattr(request, "param", {}))
     try:
         made.start()
         yield made
@@ -82,7 +85,7 @@ class Worker:
         self.consumer.close()
 
 
-def work_until(is_so: Callable[[], bool], *workers: Worker, seconds_max: float = 30) -> None:
+def work_until(is_so: Callable[[], bool], *workers: Worker, seconds_max: float = 60) -> None:
     deadline = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < deadline, [worker.partitions for worker in workers]
@@ -104,7 +107,7 @@ def are_shared(*workers: Worker) -> Callable[[], bool]:
 def make_topic(server: Server, name: str = "t") -> AdminClient:
     admin = AdminClient({"bootstrap.servers": server.address})
     (made,) = admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values()
-    made.result(30)
+    made.result(60)
     return admin
 
 
@@ -112,7 +115,7 @@ def produce(server: Server, count: int, topic: str = "t") -> None:
     producer = Producer({"bootstrap.servers": server.address, "log_level": 0})
     for number in range(count):
         producer.produce(topic, str(number), partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_v15_members_come_and_go_and_every_record_is_read_once(server: Server) -> None:
@@ -125,7 +128,7 @@ def test_v15_members_come_and_go_and_every_record_is_read_once(server: Server) -
     produce(server, 600)
     work_until(lambda: len(a.got + b.got + c.got) >= 1200, a, b, c)
     (described,) = admin.describe_consumer_groups(["g"]).values()
-    group = described.result(30)
+    group = described.result(60)
     assert (group.state, group.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
     assert sorted(member.client_id for member in group.members) == ["a", "b", "c"]
     b.close()
@@ -134,12 +137,13 @@ def test_v15_members_come_and_go_and_every_record_is_read_once(server: Server) -
     work_until(lambda: len(a.got + b.got + c.got) >= 1800, a, c)
     got = sorted(a.got + b.got + c.got)
     assert got == [(p, offset) for p in range(PARTITIONS) for offset in range(300)]
-    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(30)
+    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(60)
     assert [found.group_id for found in listed.valid] == ["g"]
     a.close()
     c.close()
 
 
+@pytest.mark.parametrize("server", [SHORT_SESSIONS], indirect=True, ids=["short sessions"])
 def test_a5_what_a_killed_member_had_goes_to_the_others_and_nothing_is_skipped(
     server: Server,
 ) -> None:
@@ -214,7 +218,7 @@ def test_v15_a_classic_group_turns_over_member_by_member_and_back(server: Server
         "group.protocol": "classic",
         "partition.assignment.strategy": STRATEGY,
         "heartbeat.interval.ms": 100,
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 30_000,
     }
     a, b = (Worker(server, name, **classic) for name in "ab")
     work_until(are_shared(a, b), a, b)
@@ -224,7 +228,7 @@ def test_v15_a_classic_group_turns_over_member_by_member_and_back(server: Server
     work_until(lambda: len(a.got + b.got + new.got) >= 1200, a, b, new)
     new.close()
     work_until(are_shared(a, b), a, b)
-    listed = admin.list_consumer_groups().result(30)
+    listed = admin.list_consumer_groups().result(60)
     assert [found.type for found in listed.valid] == [ConsumerGroupType.CLASSIC]
     produce(server, 600)
     work_until(lambda: len(a.got + b.got + new.got) >= 1800, a, b)

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from clients.grouping import new_topic
 from support.servers import Server
 
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 _numbers = count()
 
 
@@ -101,7 +101,8 @@ def test_a_zombie_is_shut_out(bootstrap: str) -> None:
 
 
 def _carry(bootstrap: str, source: str, target: str, batches: int | None, *, leave: str) -> int:
-    """Copies with exactly-once, so many batches; the last is committed, aborted or left open."""
+    """Copies with exactly-once, so many batches, or all there is; the last of them is committed,
+    aborted or left open."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -109,15 +110,19 @@ def _carry(bootstrap: str, source: str, target: str, batches: int | None, *, lea
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "enable.partition.eof": True,
         }
     )
     reader.subscribe([source])
     producer = transactional(bootstrap, f"carry-{source}")
     done, quiet_since = 0, time.monotonic()
+    ended: set[int] = set()
     while batches is None or done < batches:
-        messages = [m for m in reader.consume(50, 0.2) if m.error() is None]
+        found = reader.consume(50, 0.2)
+        messages = [m for m in found if m.error() is None]
+        ended |= {m.partition() for m in found if m not in messages}
         if not messages:
-            if batches is None and done and time.monotonic() - quiet_since > 2:
+            if batches is None and ended == {0, 1}:
                 break
             assert time.monotonic() - quiet_since < SECONDS_MAX
             continue

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import chain
 
 from clients.grouping import SECONDS_MAX, new_topic, produce
 from clients.kafkajs import Kafkajs
@@ -26,10 +27,12 @@ def test_members_share_partitions_and_go_on_where_they_were(
     def read() -> list[bytes]:
         return sorted(value for name in ("a", "b") for value in group_kafkajs.look(name)[0])
 
+    def owned() -> list[list[int]]:
+        return [group_kafkajs.look(name)[1] for name in ("a", "b")]
+
     wait_until(lambda: set(read()) >= set(values))
-    owned = [group_kafkajs.look(name)[1] for name in ("a", "b")]
-    assert sorted(owned[0] + owned[1]) == list(range(6))
-    assert [len(partitions) for partitions in owned] == [3, 3]
+    wait_until(lambda: sorted(chain.from_iterable(owned())) == list(range(6)))
+    assert [len(partitions) for partitions in owned()] == [3, 3]
     group_kafkajs.leave("a")
     wait_until(lambda: group_kafkajs.look("b")[1] == list(range(6)))
     group_kafkajs.leave("b")

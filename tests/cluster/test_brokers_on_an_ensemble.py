@@ -54,10 +54,15 @@ def leads(member: ZooKeeperServer) -> bool:
 
 
 def kill_leader(members: Members) -> ZooKeeperServer:
-    wait_until(lambda: any(map(leads, members)), "one of them leads", ELECTED_SECONDS_MAX)
-    leader = next(member for member in members if leads(member))
-    leader.kill()
-    return leader
+    found: Members = []
+
+    def is_led() -> bool:
+        found[:] = filter(leads, members)
+        return bool(found)
+
+    wait_until(is_led, "one of them leads", ELECTED_SECONDS_MAX)
+    found[0].kill()
+    return found[0]
 
 
 def bring_back(member: ZooKeeperServer) -> None:

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from support.link_proxy import Links, Rule, owner_of
-from tidelog.cli.free_ports import free_ports
+from support.ports import free_ports
 
 ME = "me"
 ECHO = "echo"

@@ -158,7 +158,7 @@ def test_a_leader_whose_session_somebody_ends_begins_another(stage: Stage) -> No
     unsigned, password = int(noted["session_id"], 16), bytes.fromhex(noted["password"])
     before, epoch = cluster.tree.broker_epoch(leader.broker_id), stage.epoch
     servers = [split_address(cluster.zookeeper.address)]
-    assert close_session(servers, unsigned - (unsigned >> 63 << 64), password, within_s=10)
+    assert close_session(servers, unsigned - (unsigned >> 63 << 64), password, within_s=60)
     at = now()
     wait_until(
         lambda: cluster.tree.broker_epoch(leader.broker_id) not in (-1, before),

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from support.new_topics import NewTopicMaker
+from support.ports import free_ports
 from support.servers import Server
 from tidelog.base.ids import TopicPartition
-from tidelog.cli.free_ports import free_ports
 from tidelog.client.client import Client
 from tidelog.spark.checkpoints import read_positions
 from tidelog.spark.lag import Lag, measure_lag

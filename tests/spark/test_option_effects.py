@@ -89,7 +89,7 @@ def test_brokers_are_waited_for_as_long_as_was_said(silent: str) -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable):
         logs.latest()
-    assert 0.3 < time.monotonic() - began < 10
+    assert 0.3 < time.monotonic() - began < 25
     logs.close()
 
 

@@ -15,6 +15,8 @@ from support.new_topics import NewTopicMaker
 from support.servers import Server
 from support.topic_rows import Row, as_row, by_confluent
 
+SECONDS_MAX = 180
+
 
 def numbered(first: int, count: int) -> list[Sample]:
     return [Sample(key=b"%d" % n, value=b"value %d" % n) for n in range(first, first + count)]
@@ -48,7 +50,7 @@ def run(frame: Any, checkpoint: Path) -> Collected:
     collected = Collected()
     writer = frame.writeStream.foreachBatch(collected.take)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(SECONDS_MAX)
     return collected
 
 
@@ -122,7 +124,7 @@ def _end(query: Any) -> dict[str, Any]:
 
 
 def _until(holds: Any, query: Any) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS_MAX
     while not holds():
         assert query.exception() is None
         assert time.monotonic() < deadline
@@ -146,7 +148,7 @@ def test_bad_options_are_refused_before_any_job_starts(
 def _run_to_its_end(writer: Any) -> None:
     query = writer.start()
     try:
-        query.awaitTermination(60)
+        query.awaitTermination(SECONDS_MAX)
     finally:
         query.stop()
 

@@ -28,7 +28,7 @@ TELLS_COMMITS: Final = ("confluent", "confluent-newer")
 _SCRIPT: Final = Path(__file__).with_name("group_member.py")
 _NODE_SCRIPT: Final = Path(__file__).parents[1] / "clients" / "kafkajs_member.js"
 _COMMITTED: Final = "committed"
-_LEAVE_SECONDS_MAX: Final = 30
+_LEAVE_SECONDS_MAX: Final = 90
 _SECONDS_MAX: Final = 120
 
 
@@ -151,7 +151,7 @@ class Churn:
         admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
         (asked,) = admin.describe_consumer_groups([self.name], request_timeout=10).values()
         try:
-            found: ConsumerGroupDescription = asked.result(15)
+            found: ConsumerGroupDescription = asked.result(60)
         except KafkaException:
             return None
         return found

@@ -24,7 +24,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from support.link_proxy import Links, owner_of
-from tidelog.cli.free_ports import free_ports
+from support.ports import free_ports
 from tidelog.client.client import Client
 from tidelog.client.topics import NewTopic, create_topics, delete_topics
 from tidelog.world.real.mortal import mortal
@@ -45,6 +45,7 @@ QUICK: Final = {
     "log.segment.delete.delay.ms": "500",
     "log.retention.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "200",
+    "auto.leader.rebalance.enable": "false",
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "2000",
@@ -55,7 +56,7 @@ QUICK: Final = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-"""So that faults which wait for a timeout do not take minutes."""
+"""So that faults which wait for a timeout do not take minutes; and leaders change by them alone."""
 SAFE: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 
@@ -295,16 +296,28 @@ class Cluster:
         return self.brokers[self.leader_id(topic, partition)]
 
     def leader_id(self, topic: str, partition: int = 0) -> int:
-        wait_until(lambda: self.tree.leader(topic, partition) >= 0, f"{topic} has a leader")
-        return self.tree.leader(topic, partition)
+        found = [-1]
+
+        def is_led() -> bool:
+            found[0] = self.tree.leader(topic, partition)
+            return found[0] >= 0
+
+        wait_until(is_led, f"{topic} has a leader")
+        return found[0]
 
     def follower(self, topic: str, partition: int = 0) -> BrokerProcess:
         leader = self.leader_id(topic, partition)
         return self.brokers[next(b for b in sorted(self.brokers) if b != leader)]
 
     def controller(self) -> BrokerProcess:
-        wait_until(lambda: self.tree.controller() in self.brokers, "there is a controller")
-        return self.brokers[self.tree.controller()]
+        found = [-1]
+
+        def is_there() -> bool:
+            found[0] = self.tree.controller()
+            return found[0] in self.brokers
+
+        wait_until(is_there, "there is a controller")
+        return self.brokers[found[0]]
 
     def _source_of(self, port: int, dialled_port: int) -> str | None:
         running = {

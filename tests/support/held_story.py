@@ -60,7 +60,7 @@ class Story:
             key, value, headers = content(number)
             place = {"partition": number % PARTITIONS, "headers": list(headers)}
             self._sender.produce(self.topic, key=key, value=value, **place)
-        assert self._sender.flush(30) == 0
+        assert self._sender.flush(120) == 0
         self.produced += count
 
     def strike(self, victim: str, phase: str) -> None:

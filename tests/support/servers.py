@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from tidelog.cli.free_ports import HOST, free_ports
+from support.ports import free_ports
+from tidelog.cli.free_ports import HOST
 from tidelog.world.real.mortal import mortal
 
 ROOT: Final = Path(__file__).parents[2]

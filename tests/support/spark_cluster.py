@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Final
 
 from support.cluster_processes import wait_until
+from support.ports import free_ports
 from tidelog.cli.connect_server import spark_home
-from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.mortal import mortal
 
 _HOSTS: Final = ("127.0.0.12", "127.0.0.13")

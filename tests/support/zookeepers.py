@@ -22,8 +22,8 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
+from support.ports import free_ports
 from tidelog.base.errors import BadValue
-from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.zookeeper_server import (
     Place,
     ZooKeeperServer,

@@ -23,8 +23,8 @@ from support.guarded import (
     has_ended,
     observing,
 )
+from support.ports import free_ports
 from support.zookeepers import new_connect, own_ensemble, own_server
-from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.guard import close_session
 from tidelog.world.real.zookeeper_server import ask, split_address
 

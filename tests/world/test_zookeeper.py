@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.coordinated import RealZooKeeper, Seen
+from support.ports import free_ports
 from support.zookeepers import (
     Proxy,
     close_session,
@@ -28,12 +29,11 @@ from tidelog.base.coordination import (
     Trouble,
 )
 from tidelog.base.errors import BadValue
-from tidelog.cli.free_ports import free_ports
 from tidelog.world.real.loop import EpollLoop
 from tidelog.world.real.zookeeper import ZooKeeper
 from tidelog.world.real.zookeeper_server import Place, ZooKeeperServer
 
-TRIES_MAX = 5
+TRIES_MAX = 15
 A_MOMENT_S = 15.0
 """On a machine that is busy with other tests; who waits for a server waits for ever."""
 
