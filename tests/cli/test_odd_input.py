@@ -71,13 +71,31 @@ def test_keys_are_said_once_or_line_by_line() -> None:
     assert "--key k" in refused("produce", "odd-keys", "a:b", "--key", "k", "-K", ":")
 
 
-def test_closed_standard_streams_are_streams_to_nowhere() -> None:
-    def shell(command: str) -> tuple[int, str, str]:
-        ended = subprocess.run(
-            ["sh", "-c", command, TIDELOG], capture_output=True, text=True, timeout=120, check=False
-        )
-        return ended.returncode, ended.stdout, ended.stderr
+def shell(command: str) -> tuple[int, str, str]:
+    ended = subprocess.run(
+        ["sh", "-c", command, TIDELOG], capture_output=True, text=True, timeout=120, check=False
+    )
+    return ended.returncode, ended.stdout, ended.stderr
 
+
+def test_json_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000)
+    assert str(file) in refused("reassign", "execute", "--reassignment-json-file", str(file))
+    assert str(file) in refused("elect-leaders", "--path-to-json-file", str(file))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_output_that_finds_no_room_is_told_in_one_line() -> None:
+    assert run("topics", "create", "odd-room")[0] == 0
+    assert run("produce", "odd-room", "one")[0] == 0
+    for command in ("topics list", "consume odd-room -f -e"):
+        status, _, err = shell(f'"$0" {command} >/dev/full')
+        assert (status, err.count("\n")) == (1, 1)
+        assert "No space left on device" in err
+
+
+def test_closed_standard_streams_are_streams_to_nowhere() -> None:
     assert shell('"$0" topics create odd-streams >&- 2>&- <&-') == (0, "", "")
     assert shell('"$0" produce odd-streams <&-') == (0, "", ""), "no lines are no records"
     assert shell('"$0" produce odd-streams one <&- >&-') == (0, "", "")

@@ -12,6 +12,7 @@ from tidelog.log import snapshots
 from tidelog.log.files import SNAPSHOT, file_name
 from tidelog.log.producers import FRESH, WINDOW, Producers
 from tidelog.log.steps import run_now
+from tidelog.log.truncation import truncate_suffix
 from tidelog.records.batch import SEQUENCE_LIMIT, TRANSACTIONAL
 from tidelog.world.sim.disk import SimDisk
 
@@ -212,6 +213,22 @@ def test_newest_good_snapshot_is_used_and_damaged_ones_are_removed() -> None:
     assert found[1].by_id[7].last_offset == 9
     assert snapshots.offsets_of(disk.list("/")) == [10, 40]
     assert snapshots.read_latest(disk, "", 9) is None
+
+
+def test_snapshots_that_are_removed_meanwhile_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A truncation lists them; a snapshot that is being written beside it removes the last one."""
+    world = Simulated(LogSettings())
+    for n in range(4):
+        data = batch(producer_id=7, producer_epoch=0, base_sequence=n)
+        world.log.append_as_leader(data, 0, NOW)
+    there = world.disk.list
+    gone = [file_name(offset, SNAPSHOT) for offset in (1, 4)]
+    monkeypatch.setattr(world.disk, "list", lambda folder: [*there(folder), *gone])
+    truncate_suffix(world.log, 2, NOW)
+    assert world.log.log_end_offset == 2
+    assert world.log.producers.by_id[7].next_sequence == 2
 
 
 def test_a_roll_may_write_the_same_snapshot_at_the_same_time(

@@ -99,7 +99,7 @@ def read_partitions(file: Path) -> list[TopicPartition]:
     """`{"partitions": [{"topic": "orders", "partition": 0}]}`, as Kafka's tool takes it."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadValue(f"{file}: is not JSON: {error}") from None
     entries = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:

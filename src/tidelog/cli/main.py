@@ -6,6 +6,7 @@ is not there, a full disk) end with one line on the standard error and status 1;
 always means a bug of ours.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -92,7 +93,9 @@ class Commands(TyperGroup):
 
     def _invoke(self, context: Any) -> Any:
         try:
-            return super().invoke(context)
+            found = super().invoke(context)
+            sys.stdout.flush()
+            return found
         except BrokenPipeError:
             raise  # Whoever reads has seen enough, as in `| head`; typer ends without a word.
         except Exception as error:
@@ -102,9 +105,18 @@ class Commands(TyperGroup):
             explanation = explain(error)
             if explanation is None:
                 raise
-            sys.stdout.flush()
+            _end_output()
             typer.echo(f"tidelog: {explanation}", err=True)
             raise typer.Exit(1) from error
+
+
+def _end_output() -> None:
+    """What was printed comes before what is said of it. Where it cannot be written it goes nowhere,
+    or Python would try again at its end, and say so."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

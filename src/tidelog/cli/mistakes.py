@@ -19,6 +19,7 @@ _ADVICE: Final[Mapping[int, str]] = {
     errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
     errno.EIO: "the disk may be failing: see the kernel's messages (`dmesg`)",
 }
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def explain(error: Exception) -> str | None:
@@ -37,8 +38,12 @@ def explain(error: Exception) -> str | None:
 
 
 def _explain_system_error(error: OSError) -> str | None:
-    """Without a file's name nobody could act on it."""
-    if error.filename is None:
-        return None
+    """Without a file's name nobody could act on it, unless the disk is full: what is printed may
+    go into a file too."""
+    where = error.filename
+    if where is None:
+        if error.errno not in _FULL:
+            return None
+        where = "what was to be written"
     advice = _ADVICE.get(error.errno or 0)
-    return f"{error.filename}: {error.strerror}" + (f"; {advice}" if advice else "")
+    return f"{where}: {error.strerror}" + (f"; {advice}" if advice else "")

@@ -61,7 +61,7 @@ def read_topics_to_move(file: Path) -> list[str]:
 def _entries(file: Path, name: str) -> list[Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadValue(f"{file}: is not JSON: {error}") from None
     found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, list):

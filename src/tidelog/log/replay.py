@@ -6,6 +6,7 @@ that are replayed is written again from the markers met on the way.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import BadValue, KafkaError
@@ -75,7 +76,9 @@ def reload_producers(
     the batches that count of segments which a child has been through, by base offset."""
     for offset in snapshots.offsets_of(log.disk.list(log.folder)):
         if offset > snapshot_upto:
-            log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
+            # Whoever writes another one down beside this may remove it first.
+            with suppress(FileNotFoundError):
+                log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
     found = snapshots.read_latest(log.disk, log.folder, snapshot_upto)
     start, producers = found if found is not None else (log.log_start_offset, Producers())
     replayed = log.segments.all[max(0, log.segments.at(start)) :]

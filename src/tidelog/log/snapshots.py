@@ -80,13 +80,16 @@ def write(disk: Disk, folder: str, offset: int, producers: Producers, *, durable
 
 
 def read_latest(disk: Disk, folder: str, upto: int) -> tuple[int, Producers] | None:
-    """The newest good snapshot at or below `upto`; damaged ones on the way are removed."""
+    """The newest good snapshot at or below `upto`; damaged ones on the way are removed. One that is
+    gone since it was listed was superfluous: a newer one was being written."""
     for offset in reversed(offsets_of(disk.list(folder))):
         path = f"{folder}/{file_name(offset, SNAPSHOT)}"
         if offset > upto:
             continue
         try:
             return offset, decode(path, read_whole(disk, path))
+        except FileNotFoundError:
+            continue
         except BadValue:
             disk.remove(path)
     return None
