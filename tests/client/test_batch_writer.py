@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -267,6 +268,22 @@ def test_a_topic_that_was_made_again_is_written_to_as_before(client: Client) -> 
             writer.send(topic, 0, batch_of([b"%d" % number]))
         writer.flush()
     assert values_of(client, topic, 6) == [b"%d" % number for number in range(3, 9)]
+
+
+def test_time_in_which_the_caller_is_away_does_not_count(shared_server: Server) -> None:
+    """Rows may be long in the making, and nobody takes the answers meanwhile."""
+    partitions = 8
+    with Client(shared_server.address, timeout_ms=1_500) as client:
+        topic = made(client, "away", partitions=partitions)
+        with BatchWriter(client, timeout_ms=3_000) as writer:
+            for partition in range(partitions):
+                writer.send(topic, partition, batch_of([b"before"]))
+            time.sleep(3.2)
+            for partition in range(partitions):
+                writer.send(topic, partition, batch_of([b"after"]))
+            writer.flush()
+        for partition in range(partitions):
+            assert values_of(client, topic, 2, partition) == [b"before", b"after"]
 
 
 def test_what_cannot_be_written_in_time_is_told(tmp_path: Path) -> None:

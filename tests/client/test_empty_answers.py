@@ -2,8 +2,9 @@
 over, and nothing else is (P1).
 """
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
@@ -16,22 +17,21 @@ from tidelog.client.fetching import RangeReader
 
 END: Final = 10
 SHORT_MS: Final = 5_000
+LITTLE_MS: Final = 1_000
 WAIT_SECONDS: Final = 0.02
-TOPIC: Final = {
-    "name": "old",
+PARTITION: Final = {
+    "partition_index": 0,
     "error_code": ErrorCode.none,
-    "partitions": [
-        {
-            "partition_index": 0,
-            "error_code": ErrorCode.none,
-            "leader_id": 1,
-            "leader_epoch": 3,
-            "replica_nodes": [1],
-            "isr_nodes": [1],
-        }
-    ],
+    "leader_id": 1,
+    "leader_epoch": 3,
+    "replica_nodes": [1],
+    "isr_nodes": [1],
 }
+TOPIC: Final = {"name": "old", "error_code": ErrorCode.none, "partitions": [PARTITION]}
 RECORDS: Final = bytes(batch_of(b"%d" % number for number in range(END)))
+FIRST: Final = bytes(batch_of(b"%d" % number for number in range(END // 2)))
+SECOND: Final = (END // 2).to_bytes(8) + FIRST[8:]
+"""A batch behind the first: its checksum does not cover where it begins."""
 
 
 class Broker:
@@ -47,7 +47,7 @@ class Broker:
         offset = body.topics[0].partitions[0].fetch_offset
         self.offsets.append(offset)
         is_at_hand = offset == END - 1 or self.offsets.count(offset) > self._asked_min
-        records = RECORDS if is_at_hand and not self._is_empty else None
+        records = self.records(offset) if is_at_hand and not self._is_empty else None
         if records is None:
             time.sleep(WAIT_SECONDS)  # As brokers do that have nothing.
         partition = {
@@ -61,6 +61,9 @@ class Broker:
         }
         topics = [{"topic": "old", "partitions": [partition]}]
         return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
+
+    def records(self, _offset: int) -> bytes:
+        return RECORDS
 
 
 def read_from(broker: Broker) -> list[tuple[int, bytes]]:
@@ -88,3 +91,54 @@ def test_a_log_whose_last_records_are_gone_too_is_passed_over() -> None:
     broker = Broker(asked_min=0, is_empty=True)
     assert read_from(broker) == []
     assert broker.offsets == [0, 0, 0, END - 1]
+
+
+def test_a_leader_that_never_answers_is_left_for_the_next_one() -> None:
+    """As one that has lost its power: nothing on the connection says so."""
+    topics = [dict(TOPIC)]
+    is_over = threading.Event()
+    other = Broker(asked_min=0)
+
+    def answer(broker: int, api: int, body: Any) -> Mapping[str, Any]:
+        if broker == 1:
+            topics[0] = {**TOPIC, "partitions": [{**PARTITION, "leader_id": 2, "leader_epoch": 4}]}
+            is_over.wait(60)
+        return other.answer(broker, api, body)
+
+    with (
+        scripted(answer, topics) as brokers,
+        Client(brokers.addresses[1], timeout_ms=1_000) as client,
+        RangeReader(client, patience_ms=60_000) as reader,
+    ):
+        found = read_all(reader, whole("old", END))
+        is_over.set()
+    assert [offset for offset, _ in found] == list(range(END))
+
+
+def test_who_takes_long_over_a_chunk_is_given_the_next_one_though_the_connection_is_gone() -> None:
+    """Brokers close connections on which nothing happens."""
+    broker = InTwo()
+    with (
+        scripted(broker.answer, [TOPIC]) as brokers,
+        Client(brokers.addresses[1], timeout_ms=SHORT_MS) as client,
+        RangeReader(client, patience_ms=LITTLE_MS) as reader,
+    ):
+        broker.lost = brokers.lose_connections
+        chunks = reader.read(whole("old", END))
+        assert next(chunks) == FIRST
+        time.sleep((LITTLE_MS + 100) / 1000)
+        assert list(map(bytes, chunks)) == [SECOND]
+    assert broker.offsets == [0, END // 2, END // 2], "the second was asked for again"
+
+
+class InTwo(Broker):
+    """Hands out one batch at a time, and loses who asks for the second for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__(asked_min=0)
+        self.lost: Callable[[], None] = lambda: None
+
+    def records(self, offset: int) -> bytes:
+        if self.offsets.count(END // 2) == 1:
+            self.lost()
+        return FIRST if offset == 0 else SECOND

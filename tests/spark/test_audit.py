@@ -10,13 +10,14 @@ import pytest
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
+from tidelog.log import txn_index
 from tidelog.log.checkpoints import (
     HIGH_WATERMARKS,
     META_PROPERTIES,
     format_meta_properties,
     format_offsets,
 )
-from tidelog.log.files import DELETED, LOG, file_name
+from tidelog.log.files import DELETED, LOG, TXN_INDEX, file_name
 from tidelog.records.checksum import crc32c
 from tidelog.records.reference import Record, encode_batch
 from tidelog.spark.audit import Audit
@@ -34,6 +35,7 @@ class Stored:
     offset: int
     values: Sequence[tuple[bytes, bytes | None]]
     sequence: int = -1
+    is_transactional: bool = False
 
     @property
     def next_offset(self) -> int:
@@ -44,7 +46,7 @@ class Stored:
             Record(offset=self.offset + number, timestamp=1000, key=key, value=value)
             for number, (key, value) in enumerate(self.values)
         ]
-        is_idempotent = self.sequence >= 0
+        is_idempotent = self.sequence >= 0 or self.is_transactional
         return bytes(
             encode_batch(
                 records,
@@ -53,6 +55,7 @@ class Stored:
                 leader_epoch=3,
                 producer_id=7 if is_idempotent else -1,
                 producer_epoch=0 if is_idempotent else -1,
+                transactional=self.is_transactional,
             )
         )
 
@@ -284,6 +287,23 @@ def test_compacted_replicas_agree_on_the_last_value_of_each_key(spark: Any, tmp_
     wrong = [*cleaned[:1], Stored(offset=3, values=[(b"a", b"3")]), full[2]]
     other = replace(replicas(tmp_path / "b", full, wrong, watermark=6), is_compacted=True)
     assert set(audited(spark, other).counts) == {"replicas differ", "last value differs"}
+
+
+def test_what_was_aborted_is_no_last_value_of_a_compacted_topic(spark: Any, tmp_path: Path) -> None:
+    """R6: a cleaner removes it, from one replica sooner than from another. The index of a later
+    segment, where its marker was, says that it was."""
+    full = [
+        Stored(offset=0, values=[(b"a", b"1"), (b"b", b"1")]),
+        Stored(offset=2, values=[(b"a", b"2")], is_transactional=True),
+        Stored(offset=4, values=[(b"c", b"1")], is_transactional=True),
+    ]
+    cleaned = [full[0], full[2]]
+    subject = replace(replicas(tmp_path, full, cleaned, watermark=5), is_compacted=True)
+    assert set(audited(spark, subject).counts) == {"last value differs"}
+    index = Path(subject.replicas[0].folder) / file_name(4, TXN_INDEX)
+    index.write_bytes(txn_index.encode([txn_index.AbortedTransaction(7, 2, 3, 2)]))
+    report = audited(spark, subject)
+    assert report.is_clean, report.findings
 
 
 def test_compaction_loses_nothing_where_no_log_is(spark: Any, tmp_path: Path) -> None:

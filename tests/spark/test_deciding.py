@@ -249,14 +249,47 @@ def test_a_batch_of_which_something_was_given_up_meanwhile_is_not_decided(
 
 
 def test_a_copy_of_a_task_that_is_done_after_the_decision_gives_up(
-    query: Query, log_server: Server
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decided = query.deciding().commit(query.run(0, 2))
-    late = Place(query.name, decided.run, 0, 0, 1)
-    columns = [pa.RecordBatch.from_pydict({"value": pa.array(ROWS, pa.binary())})]
-    prepare_rows(query.options, columns, late)
+    """It has nothing open yet when the driver looks for what is."""
+    prepared = query.run(0, 2)
+
+    def decided_after(*arguments: Any) -> None:
+        check_run(*arguments)
+        query.deciding().commit(prepared)
+
+    monkeypatch.setattr(task_writing, "check_run", decided_after)
+    late = query.prepare(prepared.run, 0, 7, ROWS)
+    assert late is not None, "it has written its rows"
     assert query.open_now() == []
     assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_copy_of_a_task_that_begins_after_the_decision_does_not_undo_it(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark counts the attempts of a stage that it runs again from 0 again, so that a copy may have
+    the name of the task whose rows count."""
+    prepared = query.run(0, 2)
+    with monkeypatch.context() as patch:
+        dying_at(CARRYING_OUT, patch, is_done=False)
+        with pytest.raises(Killed):
+            query.deciding().commit(prepared)
+    assert query.prepare(prepared.run, 0, 0, ROWS) is None
+    query.deciding().commit(prepared)
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_late_copy_of_a_task_leaves_the_next_batch_alone(
+    query: Query, log_server: Server
+) -> None:
+    """Tasks of one run have the same names in all its batches."""
+    query.deciding().commit(query.run(0, 2, [b"before"], run="run"))
+    prepared = query.run(1, 2, run="run")
+    assert query.prepare("run", 0, 0, ROWS) is None
+    query.deciding().commit(prepared)
+    assert query.seen(log_server) == Counter([b"before", *ROWS])
+    assert query.open_now() == []
 
 
 def test_a_copy_that_is_not_done_when_the_decision_is_made_is_swept_away(

@@ -2,6 +2,7 @@
 
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +74,20 @@ def test_a_stream_by_pattern_takes_in_topics_that_are_made_later(
     second = query.next(first, is_limited=False)
     found = [(one.topic, one.start, one.end) for one in query.tasks(first, second)]
     assert found == [("a-pattern-2b", 0, 1), ("pattern-2", 0, 1)]
+    logs.close()
+
+
+def test_a_topic_that_is_known_and_not_found_is_looked_for_again(
+    log_server: Server, new_topic: NewTopicMaker
+) -> None:
+    """As often as was said, also where the query goes by a pattern."""
+    options = {"fetchOffset_numRetries": 1_000, "fetchOffset_retryIntervalMs": 50}
+    _, logs = logs_of(log_server.address, subscribePattern="^known-before$", **options)
+    assert logs.latest() == {}
+    maker = threading.Thread(target=new_topic.again, args=("known-before",))
+    maker.start()
+    assert list(logs.latest(["known-before"])) == ["known-before"]
+    maker.join()
     logs.close()
 
 

@@ -190,9 +190,31 @@ def test_a_start_behind_what_is_there_now_is_no_loss() -> None:
     logs.append("t", 0, 2, time_ms=20)
     end = query.next(query.initial(), is_limited=False)
     assert query.tasks(query.initial(), end) == []
+    assert query.next(end, is_limited=False) == end
     later = planner(logs, startingTimestamp="20")
     after = later.next(end, is_limited=False)
     assert ranges(later.tasks(end, after)) == [(0, 8, 10)]
+
+
+def test_what_is_there_now_and_ages_out_before_it_is_read_is_one_loss(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = logs_with(5)
+    query = planner(logs, startingOffsets="earliest", failOnDataLoss="false")
+    start = query.next(query.initial(), is_limited=False)
+    logs.append("t", 0, 5)
+    query.stop_at_what_is_there()
+    logs.append("t", 0, 5)
+    logs.topics["t"][0].begin = 12
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        end = query.next(start, is_limited=False)
+        assert query.tasks(start, end) == []
+        assert query.next(end, is_limited=False) == end
+        later = planner(logs, failOnDataLoss="false")
+        after = later.next(end, is_limited=False)
+    assert ranges(later.tasks(end, after)) == [(0, 12, 15)]
+    (record,) = caplog.records
+    assert "t-0: offsets 5 to 11 are gone" in record.getMessage()
 
 
 def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
@@ -203,6 +225,20 @@ def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
     logs.append("t", 2, 4)
     end = query.next(start, is_limited=False)
     assert ranges(query.tasks(start, end)) == [(2, 0, 4)]
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_a_query_that_begins_again_asks_twice_for_topics_that_it_knows(is_bounded: bool) -> None:
+    logs = logs_with(5)
+    query = planner(logs, startingOffsets="earliest", failOnDataLoss="false")
+    start = query.next(query.initial(), is_limited=False)
+    logs.append("t", 0, 2)
+    logs.not_heard_of = {"t"}
+    query = planner(logs, startingOffsets="earliest", failOnDataLoss="false")
+    if is_bounded:
+        query.stop_at_what_is_there()
+    end = query.next(start, is_limited=False)
+    assert ranges(query.tasks(start, end)) == [(0, 5, 7)]
 
 
 def _aged(logs: SimLogs) -> None:

@@ -50,6 +50,12 @@ class ScriptedBrokers:
         for thread in self._threads:
             thread.join(10)
 
+    def lose_connections(self) -> None:
+        """All there are: what is asked on them is not answered."""
+        for one in self._connections:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
     def _accept(self, number: int) -> None:
         with suppress(OSError):
             while True:

@@ -32,6 +32,9 @@ class SimLogs:
         self.groups: dict[str, Found] = {}
         self.asked = 0
         """How often the ends were asked for."""
+        self.not_heard_of: set[str] = set()
+        """Topics that a broker tells of only when it is asked again, as one that has just started:
+        by whoever knows that there are such topics."""
         self._numbers = count(1)
 
     def create(self, topic: str, partitions: int = 1) -> None:
@@ -47,14 +50,16 @@ class SimLogs:
     def append(self, topic: str, partition: int, records: int, time_ms: int = 0) -> None:
         self.topics[topic][partition].times += [time_ms] * records
 
-    def latest(self) -> Positions:
+    def latest(self, known: Iterable[str] = ()) -> Positions:
         self.asked += 1
+        told = self.topics.keys() - (self.not_heard_of - set(known))
         return {
             topic: TopicOffsets(
                 topic_id=self.ids[topic],
                 offsets={index: log.end for index, log in enumerate(logs)},
             )
             for topic, logs in sorted(self.topics.items())
+            if topic in told
         }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Found:

@@ -72,8 +72,12 @@ class RangeReader(Closing):
         partition_bytes_max: int = PARTITION_BYTES_MAX,
         wait_ms_max: int = WAIT_MS_MAX,
         isolation_level: int = 0,
+        patience_ms: int | None = None,
     ) -> None:
+        """`patience_ms` is how long it is tried to come further: as long as the client waits for
+        one answer, if nothing is said. With more, a broker that never answers can be left."""
         self.client = client
+        self.patience_ms = client.timeout_ms if patience_ms is None else patience_ms
         self.partition_bytes_max = partition_bytes_max
         self.options = FetchOptions(wait_ms_max=wait_ms_max, isolation_level=isolation_level)
         self.room = Room(partition_bytes_max + _ANSWER_BYTES)
@@ -98,6 +102,7 @@ class RangeReader(Closing):
                 chunk = reading.next_chunk()
                 if len(chunk):
                     yield from reading.kept(chunk)
+                    reading.resume()
         finally:
             if self.is_reading_ahead:
                 self.close()
@@ -129,7 +134,8 @@ class _Reading:
         self._bytes_max = reader.partition_bytes_max
         self._empty_answers = 0
         self._aborted: Sequence[tuple[int, int]] = ()
-        self._deadline_ms = now_ms() + self._client.timeout_ms
+        self._deadline_ms = 0
+        self.resume()
 
     @property
     def is_done(self) -> bool:
@@ -138,6 +144,10 @@ class _Reading:
     def kept(self, chunk: memoryview) -> Iterable[memoryview]:
         """The same without what was aborted."""
         return without_aborted(chunk, self._aborted) if self._aborted else (chunk,)
+
+    def resume(self) -> None:
+        """However long the caller took over a chunk: by then the connection may be gone."""
+        self._deadline_ms = now_ms() + self._reader.patience_ms
 
     def next_chunk(self) -> memoryview:
         """May be empty, if there was nothing to be had."""
@@ -229,7 +239,7 @@ class _Reading:
     def _progress(self) -> None:
         self._bytes_max = self._reader.partition_bytes_max
         self._empty_answers = 0
-        self._deadline_ms = now_ms() + self._client.timeout_ms
+        self.resume()
 
     def _pass_hole(self, fetched: FetchedPartition) -> None:
         """Nothing came. Either the log does not reach to the end of the range, at present; or it

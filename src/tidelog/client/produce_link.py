@@ -71,6 +71,12 @@ class ProduceLink:
         """An answer should have come by now."""
         return bool(self._requests) and now_ms() > self._requests[0].deadline_ms
 
+    def put_off(self, by_ms: int) -> None:
+        """Gives all answers more time."""
+        self._requests = deque(
+            one._replace(deadline_ms=one.deadline_ms + by_ms) for one in self._requests
+        )
+
     def late(self, now: int) -> Parcel | None:
         """One that is under way and should have been written by now, whether or not the broker
         still answers."""

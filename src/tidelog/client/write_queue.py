@@ -84,6 +84,11 @@ class WriteQueue:
         self.last_problem = why
         self.not_before_ms = not_before_ms
 
+    def put_off(self, by_ms: int) -> None:
+        """Gives all batches more time."""
+        for batch in (*self.waiting, *self.under_way):
+            batch.deadline_ms += by_ms
+
     def is_first(self, batch: Batch) -> bool:
         """Whether all before it are written."""
         others = [*self.waiting, *self.under_way]

@@ -73,6 +73,8 @@ class BatchWriter(Closing):
         transactional_id = None if transaction is None else transaction.transactional_id
         self._routes = WriteRoutes(client, acks, transactional_id)
         self._bytes_under_way = 0
+        self._left_ms = now_ms()
+        """When the caller was last here."""
         self._acknowledged: list[tuple[str, int, int, int]] = []
         self._error: KafkaError | None = None
 
@@ -84,6 +86,7 @@ class BatchWriter(Closing):
         """Takes an encoded batch of format v2, base offset 0, which is the writer's from now on:
         producer, sequence and CRC are written into it. Waits while too much is under way."""
         self._check()
+        self._come_back()
         count = _records_in(batch)
         queue = self._queue(topic, partition)
         while self._bytes_under_way and self._bytes_under_way + len(batch) > BUFFER_BYTES_MAX:
@@ -92,10 +95,12 @@ class BatchWriter(Closing):
         self._busy[queue] = None
         self._bytes_under_way += len(batch)
         self._turn(0)
+        self._left_ms = now_ms()
 
     def flush(self) -> None:
         """Waits until all is acknowledged, or raises why it cannot be."""
         self._check()
+        self._come_back()
         while self._bytes_under_way:
             self._turn(PAUSE_MS)
 
@@ -126,6 +131,16 @@ class BatchWriter(Closing):
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
+
+    def _come_back(self) -> None:
+        """While the caller is away nothing is sent and no answer is taken, so that this time does
+        not count: however long rows are in the making, those before them are not late."""
+        away_ms = now_ms() - self._left_ms
+        if away_ms >= PAUSE_MS:
+            for queue in self._queues.values():
+                queue.put_off(away_ms)
+            for link in self._routes.links.values():
+                link.put_off(away_ms)
 
     def _turn(self, wait_ms: int) -> None:
         """Sends what can be sent, and takes the answers that are there, or waits for one."""

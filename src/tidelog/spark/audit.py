@@ -33,6 +33,7 @@ _RECORDS: Final = (
     "offset",
     "key",
     "problem",
+    "is_aborted",
     "value is null as is_tombstone",
     "crc32(coalesce(value, X'')) as checksum",
     "xxhash64(offset, key, value) as digest",
@@ -250,8 +251,11 @@ class Audit:
             .where("size(digests) > 1")
         )
         note_rows(self._report, "replicas differ", at_one_offset, _on_brokers)
-        last = records.groupBy("partition", "broker", "key").agg(
-            sql.max(sql.struct("offset", "is_tombstone", "digest")).alias("last")
+        # What was aborted is nobody's last value, and a cleaner removes it.
+        last = (
+            records.where("not is_aborted")
+            .groupBy("partition", "broker", "key")
+            .agg(sql.max(sql.struct("offset", "is_tombstone", "digest")).alias("last"))
         )
         # A tombstone may be gone from one replica and not yet from another.
         compared = (

@@ -1,20 +1,24 @@
 """Reading segment files where Spark's executors run: batches and records as Arrow, damage as rows.
 
 A task is a row that names a segment file. Its batches come out as their header fields, checked
-by their checksum, its records as offset, key and value. What is wrong comes out as a row with a
-`problem`, at the offset that was expected there: whether it matters is for the audit to say.
+by their checksum, its records as offset, key and value, and whether they were aborted. What is
+wrong comes out as a row with a `problem`, at the offset that was expected there: whether it matters
+is for the audit to say.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tidelog.base.errors import KafkaError
+from tidelog.log.txn_index import AbortedTransaction
+from tidelog.records.batch import TRANSACTIONAL
 from tidelog.records.column_headers import BatchTable, size_of_batch
 from tidelog.records.columns import Wanted, decode_stream
-from tidelog.spark.audited_files import open_segment
+from tidelog.spark.audited_files import aborted_from, open_segment
 
 TASKS: Final = "partition int, broker string, base_offset bigint, path string"
 BATCHES: Final = (
@@ -23,7 +27,8 @@ BATCHES: Final = (
     "base_sequence int, problem string"
 )
 RECORDS: Final = (
-    "partition int, broker string, offset bigint, key binary, value binary, problem string"
+    "partition int, broker string, offset bigint, key binary, value binary, is_aborted boolean, "
+    "problem string"
 )
 VANISHED: Final = "the file has gone"
 PIECE_BYTES: Final = 8 << 20
@@ -51,6 +56,7 @@ _RECORDS_IN_ARROW: Final = pa.schema(
         ("offset", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("is_aborted", pa.bool_()),
         ("problem", pa.string()),
     ]
 )
@@ -108,12 +114,13 @@ def scan_records(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     since, and records that cannot be read although their checksum is right."""
     wanted = Wanted(columns=("offset", "key", "value"))
     for task in _rows(tasks):
+        aborted = _Aborted(aborted_from(task["path"], task["base_offset"]))
         for piece in pieces(task["path"], task["base_offset"]):
             if piece.problem is not None and piece.problem.endswith(VANISHED):
                 yield _no_record(task, piece.offset, piece.problem)
             try:
                 for found in decode_stream(piece.data, wanted, chunk_bytes=PIECE_BYTES):
-                    yield _records(task, found)
+                    yield _records(task, found, aborted.among(piece, found))
             except KafkaError as error:
                 yield _no_record(task, _first_offset(piece), f"{task['path']}: {error.message}")
 
@@ -155,8 +162,38 @@ def _problem(task: dict[str, Any], piece: Piece) -> pa.RecordBatch:
     return _framed(task, 1, columns, _BATCHES_IN_ARROW)
 
 
-def _records(task: dict[str, Any], found: pa.RecordBatch) -> pa.RecordBatch:
+class _Aborted:
+    """Transactions, by producer: those of one follow one another."""
+
+    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+        by_producer: dict[int, list[tuple[int, int]]] = {}
+        for one in transactions:
+            places = by_producer.setdefault(one.producer_id, [])
+            places.append((one.first_offset, one.last_offset))
+        self._places = {
+            producer: np.array(sorted(places), np.int64) for producer, places in by_producer.items()
+        }
+
+    def among(self, piece: Piece, found: pa.RecordBatch) -> Any:
+        """Whether each record was aborted that was found in these batches."""
+        if piece.table is None or not self._places:
+            return np.zeros(found.num_rows, bool)
+        headers = piece.table.headers
+        bases = headers["base_offset"].astype("i8")
+        is_transactional = (headers["attributes"] & TRANSACTIONAL) != 0
+        are = np.zeros(len(headers), bool)
+        for producer in np.unique(headers["producer_id"][is_transactional]).tolist():
+            places = self._places.get(producer)
+            if places is not None:
+                theirs = np.flatnonzero(is_transactional & (headers["producer_id"] == producer))
+                at = np.searchsorted(places[:, 0], bases[theirs], side="right") - 1
+                are[theirs] = (at >= 0) & (bases[theirs] <= places[at, 1])
+        return are[np.searchsorted(bases, np.asarray(found.column("offset")), side="right") - 1]
+
+
+def _records(task: dict[str, Any], found: pa.RecordBatch, are_aborted: Any) -> pa.RecordBatch:
     columns = {name: found.column(name) for name in ("offset", "key", "value")}
+    columns["is_aborted"] = are_aborted
     return _framed(task, found.num_rows, columns, _RECORDS_IN_ARROW)
 
 

@@ -16,6 +16,7 @@ from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.configs import Resource, describe_configs
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.log import txn_index
 from tidelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -23,7 +24,7 @@ from tidelog.log.checkpoints import (
     parse_meta_properties,
     parse_offsets,
 )
-from tidelog.log.files import DELETED, LOG, base_offset_of, file_name
+from tidelog.log.files import DELETED, LOG, TXN_INDEX, base_offset_of, file_name
 
 COMPACT: Final = "compact"
 
@@ -159,6 +160,23 @@ def open_segment(path: str) -> int | None:
     if not os.path.isdir(os.path.dirname(path)):
         raise BadValue(unreadable(os.path.dirname(path)))
     return None
+
+
+def aborted_from(path: str, base_offset: int) -> list[txn_index.AbortedTransaction]:
+    """What reaches into a segment of transactions that were aborted: its own index has it, or that
+    of a later one. A cleaner replaces those after the segment, so they are to be read before it."""
+    folder = os.path.dirname(path)
+    found: list[txn_index.AbortedTransaction] = []
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        base = base_offset_of(name, TXN_INDEX)
+        if base is None or base < base_offset:
+            continue
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                found += txn_index.decode(file.name, file.read())
+        except FileNotFoundError:
+            continue
+    return found
 
 
 def unreadable(folder: str) -> str:

@@ -34,8 +34,8 @@ NO_RECORD: Final = -1
 class Logs(Protocol):
     """The logs of the topics that are subscribed to."""
 
-    def latest(self) -> Positions:
-        """Every partition there is now, at its end."""
+    def latest(self, known: Iterable[str] = ()) -> Positions:
+        """Every partition there is now, at its end. Topics that were there before are known."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Found: ...
 
@@ -61,12 +61,13 @@ class BrokerLogs:
             self._client.close()
             self._client = None
 
-    def latest(self) -> Positions:
+    def latest(self, known: Iterable[str] = ()) -> Positions:
         """A broker that has just started knows of no topics yet, so that one which seems to be
         gone is looked for again."""
+        expected = {*self._expected, *known}
         found = self._retried(self._latest)
         for _ in range(self._connecting.retries):
-            if all(topic in found for topic in self._expected):
+            if all(topic in found for topic in expected):
                 break
             pause_ms(self._connecting.retry_delay_ms)
             found = self._retried(self._latest)

@@ -23,7 +23,7 @@ def read_range(wanted: Range, options: SourceOptions) -> Iterator[pa.RecordBatch
     client = Client(
         connecting.bootstrap_servers,
         client_id=connecting.client_id,
-        timeout_ms=connecting.read_timeout_ms,
+        timeout_ms=min(connecting.timeout_ms, connecting.read_timeout_ms),
     )
     losses = Losses(is_error=options.fail_on_data_loss)
     with (
@@ -33,6 +33,7 @@ def read_range(wanted: Range, options: SourceOptions) -> Iterator[pa.RecordBatch
             partition_bytes_max=connecting.partition_bytes_max,
             wait_ms_max=connecting.wait_ms_max,
             isolation_level=int(connecting.committed_only),
+            patience_ms=connecting.read_timeout_ms,
         ) as reader,
     ):
         while wanted.start < wanted.end:

@@ -84,8 +84,8 @@ class StreamPlanner:
         return task_ranges(planned)
 
     def _plan(self, start: Json, is_limited: bool, now_ms: int) -> Planned | None:
-        latest = self._seen = self._target if self._target is not None else self._logs.latest()
         offset = read_offset(start)
+        latest = self._seen = self._latest(offset.end if isinstance(offset, Planned) else {})
         if isinstance(offset, Planned):
             begins, begin = carry_on(offset.end, latest, self._logs, self._losses)
             is_same = begin == offset.end
@@ -97,11 +97,24 @@ class StreamPlanner:
             # batch if need be, so that what is lost before the first record is read is noticed.
             is_same = False
         ends = dict(each_partition(latest))
+        if self._target is not None:
+            # Where a place was found behind it, or a log begins there by now, it is reached; the
+            # next batch must not take that for a log that was cut off.
+            reached = {one: max(ends[one], at) for one, at in each_partition(begin)}
+            self._target = with_offsets(latest, reached)
         backlog = {one: max(0, ends[one] - at) for one, at in each_partition(begin)}
         total = sum(backlog.values())
         if is_same and (not total or (is_limited and self._is_too_little(total, now_ms))):
             return None
         return self._admitted(begin, backlog, begins, latest, is_limited)
+
+    def _latest(self, known: Positions) -> Positions:
+        """What a broker did not tell of, when it was asked what is there, is asked for again."""
+        if self._target is None:
+            return self._logs.latest(known)
+        if not known.keys() <= self._target.keys():
+            self._target = self._logs.latest(known)
+        return self._target
 
     def _is_too_little(self, total: int, now_ms: int) -> bool:
         limits = self._options.limits

@@ -52,13 +52,19 @@ def prepare_rows(
 ) -> tuple[Counter[tuple[str, int]], OpenTransaction | None]:
     """The same in a transaction, which is left open: what becomes of it is not for a task to say.
     Only if that was decided before the task was done, as it is the slower one of two copies, or if
-    it fails, it gives up: nobody else might, and readers would wait. Where there are no rows there
-    is none."""
+    it fails, it gives up: nobody else might, and readers would wait. Where there are no rows, or
+    the batch was decided before, there is none."""
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
         return Counter(), None
     with options.sending.client() as client:
+        if _is_decided(client, place):
+            # A late copy. Another stage, or a later batch, may have given its name to a task whose
+            # rows count: to begin would abort them.
+            for _ in rows:
+                pass
+            return Counter(), None
         transaction = begin(client, place.transactional_id, transaction_ms_max(client))
         check_run(client, place.query, place.run)
         try:
@@ -68,10 +74,15 @@ def prepare_rows(
             with suppress(KafkaError, Unreachable):
                 end(client, transaction, is_commit=False)
             raise
-        known = last_decision(client, place.query)
-        if known is not None and known.batch >= place.batch:
+        if _is_decided(client, place):
             end(client, transaction, is_commit=False)
         return counts, transaction
+
+
+def _is_decided(client: Client, place: Place) -> bool:
+    """Whether what this task writes can no longer count."""
+    known = last_decision(client, place.query)
+    return known is not None and known.batch >= place.batch
 
 
 def _write(
