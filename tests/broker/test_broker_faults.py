@@ -288,3 +288,25 @@ def test_creating_with_all_disks_gone_is_refused() -> None:
     )
     assert answer.topics[0].error_code.name in ("none", "kafka_storage_error")
     assert client.produce("after", one_batch("a")).error_code.name != "none"
+
+
+def test_what_a_failed_dir_has_of_a_topic_that_was_made_again_elsewhere_is_no_twin() -> None:
+    """S10, T6: its topic was deleted while it was offline; the broker starts with it and serves
+    the new one."""
+    node = two_dirs()
+    client = node.client()
+    client.create("events", partitions=2)
+    index = next(i for i in range(2) if dir_of(node, "events", i) == "/more")
+    client.produce("events", one_batch("old"), index=index)
+    node.disk.fail(errno.EIO, operations=["pwrite"], path="/more/*")
+    client.produce("events", one_batch("lost"), index=index)
+    delete(client, "events")
+    client.create("events", partitions=2)
+    assert client.produce("events", one_batch("new", "newer"), index=index).base_offset == 0
+    assert dir_of(node, "events", index) == "/data"
+    node.disk.heal()
+    node.kill()
+    node.start()
+    assert dir_of(node, "events", index) == "/data"
+    assert node.client().produce("events", one_batch("newest"), index=index).base_offset == 2
+    assert node.disk.stat(f"/more/events-{index}") is None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.brokers import DELETE_TOPICS, SimClient, SimNode, one_batch
+from tidelog.log.truncation import truncate_suffix
 from tidelog.world.sim.disk import SimFile
 
 RECORDS = 30
@@ -181,3 +182,27 @@ def test_a_damaged_index_is_made_anew_when_it_is_cold() -> None:
     node.disk.cold_share = 1.0
     assert b"002x" in first_at(client, 2)
     assert log.home.files.warmed is None
+
+
+def test_a_log_that_is_cut_while_a_range_of_it_is_read_is_answered_with_a_whole_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after an unclean election: what was promised of it is not there any more."""
+    node = SimNode()
+    client = node.client()
+    client.create("events")
+    for number in range(3):
+        client.produce("events", one_batch(f"{number}"))
+    node.stop()
+    node.start()
+    client = node.client()
+    reading = Reading(node, monkeypatch)
+    reading.held = []
+    client.send_fetch([("events", 0, 0)])
+    client.until(lambda: bool(reading.held))
+    truncate_suffix(node.broker.partitions.find("events", 0).log, 1, 0)
+    (work,), reading.held = reading.held, None
+    work()
+    found = client.wait().responses[0].partitions[0]
+    assert found.error_code.name == "kafka_storage_error"
+    assert not found.records

@@ -8,6 +8,7 @@ import pytest
 from support.brokers import FETCH, SimNode, one_batch
 from tidelog.handlers import fetch as fetch_handler
 from tidelog.handlers.wide_fetch import ROWS_MAX, STEP_ROWS
+from tidelog.serving import fetch_sessions
 from tidelog.slices import SLICE_STEPS
 from tidelog.wire import codec
 
@@ -190,3 +191,51 @@ def test_a_wide_fetch_of_cold_files_is_answered(node: SimNode) -> None:
     found = rows(client.wait())
     assert len(found) == len(quiet) + 1
     assert b"002x" in found[-1][3]
+
+
+def test_a_client_that_leaves_while_its_wide_fetch_is_served_leaves_nothing_behind(
+    node: SimNode,
+) -> None:
+    """Rule B3: whatever it said how long it would wait."""
+    wanted = many_events(node)
+    client = node.client()
+    *_, connection = node.broker.doors.connections
+    client.send(FETCH, 12, **fetching(wanted, max_wait=(1 << 31) - 1, min_bytes=1 << 30))
+    client.until(lambda: not node.broker.slices.is_idle)
+    connection.abort("it is gone")
+    assert node.loop.run_until(lambda: node.broker.slices.is_idle, 10_000)
+    assert connection not in node.broker.doors.connections
+    assert not any(partition.waiters for partition in node.broker.partitions)
+
+
+def test_a_session_that_ends_while_it_grows_takes_no_room_from_others(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, wanted = node.client(), nowhere(WIDE)
+    monkeypatch.setattr(fetch_sessions, "POSITIONS_MAX", len(wanted))
+    client.send(FETCH, 12, **fetching([], session_epoch=0))
+    session_id = client.wait().session_id
+    client.send(FETCH, 12, **fetching(wanted, session_id=session_id, session_epoch=1))
+    client.until(lambda: not node.broker.slices.is_idle)
+    node.broker.sessions.open(session_id, fetch_sessions.FINAL_EPOCH, 0)
+    client.wait()
+    client.send(FETCH, 12, **fetching(wanted, session_epoch=0))
+    assert client.wait().session_id > 0
+
+
+@pytest.mark.parametrize("version", [7, 11, 12])
+def test_a_wide_session_in_which_nothing_has_changed_is_answered(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """As a narrow one is, byte for byte: with no rows at all."""
+    client = node.client()
+    quiet = many_events(node)
+    client.send(FETCH, version, **fetching(quiet, session_epoch=0))
+    session_id = client.wait().session_id
+    assert session_id > 0
+    for session_epoch, rows_max in ((1, ROWS_MAX), (2, 2 * ROWS_MAX)):
+        monkeypatch.setattr(fetch_handler, "ROWS_MAX", rows_max)
+        going_on = {"session_id": session_id, "session_epoch": session_epoch, "max_wait": 10}
+        client.send(FETCH, version, **fetching(quiet, **going_on))
+        assert rows(client.wait()) == []
+    assert client.frames[-1][4:] == client.frames[-2][4:]

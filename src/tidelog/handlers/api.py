@@ -97,6 +97,7 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "is_abandoned",
         "is_long",
         "on_close",
         "on_stop",
@@ -124,6 +125,8 @@ class Request:
         self.size = 0
         """In bytes, as it came."""
         self.parts: list[Part] | None = None
+        self.is_abandoned = False
+        """Whether the connection closed before there was an answer."""
         self.is_long = False
         """Whether it is served in slices; what came behind it waits for that."""
         self.on_close: Callable[[], None] | None = None

@@ -137,6 +137,7 @@ class ClientConnection:
         self._frames.close()
         self._held.clear()
         for request in self._pending:
+            request.is_abandoned = True
             if request.on_close is not None:
                 request.on_close()
         self._pending.clear()

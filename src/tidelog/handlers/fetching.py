@@ -70,7 +70,7 @@ class Fetching:
         """The answer, if there is one already."""
         found, is_enough = self._look()
         if self._cold is not None:
-            self._thaw(self._cold, self._start_again)
+            self._thaw(found, self._cold, self._start_again)
             return None
         if is_enough or self._fetch.max_wait_ms <= 0:
             return self._finish(found)
@@ -84,8 +84,12 @@ class Fetching:
         if answer is not None:
             self._request.answer(answer)
 
-    def _thaw(self, cold: list[tuple[Cold, Partition]], then: Callable[[], None]) -> None:
-        """Reads beside the loop what lookups wait for."""
+    def _thaw(
+        self, found: list[Found], cold: list[tuple[Cold, Partition]], then: Callable[[], None]
+    ) -> None:
+        """Reads beside the loop what lookups wait for. What was found until then is not told to
+        anybody: it is looked at again."""
+        self._session.ready |= {here.position: None for here in found}
         self._cold = None
         self._warmed = self._warmed | {(one.path, one.position) for one, _ in cold}
 
@@ -113,6 +117,8 @@ class Fetching:
         self._request.on_close = self._abandon
         self._request.on_stop = self.interrupt
         self._park(found)
+        if self._request.is_abandoned:
+            self._abandon()
 
     # -- waiting
 
@@ -262,9 +268,9 @@ class Fetching:
     def _look_for_follower(
         self, position: Position, partition: Partition, room: int, is_first: bool
     ) -> Found | None:
-        """A follower's position says how far it is, which may commit something (R2)."""
+        """A follower's position says how far it is, which may commit something (R2). One that is
+        not a part of this log stays new, however often it is looked at: nothing is sent to it."""
         if position.is_new:
-            position.is_new = False
             diverging = partition.replica_fetched(
                 self._follower,
                 self._fetch.replica_epoch,
@@ -273,6 +279,7 @@ class Fetching:
             )
             if diverging is not None:
                 return self._found(position, partition, None)._replace(diverging=diverging)
+            position.is_new = False
         log = partition.log
         if position.fetch_offset < log.log_start_offset:
             found = self._found(position, partition, None)

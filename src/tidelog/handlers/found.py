@@ -15,6 +15,7 @@ from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
 COPIED_BYTES_MAX: Final = 96 * 1024
 NO_PREFERRED_REPLICA: Final = -1
 _GOOD: Final = int(ErrorCode.none)
+_NOT_THERE: Final = int(ErrorCode.kafka_storage_error)
 
 
 class Found(NamedTuple):
@@ -71,9 +72,13 @@ def copied(found: Found) -> Found:
     if not isinstance(records, Slice) or records.size > COPIED_BYTES_MAX:
         return found
     try:
-        return found._replace(records=records.file.pread(records.size, records.position))
+        data = records.file.pread(records.size, records.position)
     except OSError as error:
         return failed(found, error)
+    if len(data) < records.size:
+        # The log was cut there meanwhile, or somebody has shortened the file.
+        return found._replace(error=_NOT_THERE, records=None, size=0)
+    return found._replace(records=data)
 
 
 def failed(found: Found, error: Exception | None) -> Found:

@@ -55,6 +55,8 @@ def answer_straight(node: Node, request: Request) -> list[Part] | None:
         copied = records.file.pread(size, records.position) if size <= COPIED_BYTES_MAX else None
     except (Cold, KafkaError, OSError):
         return None
+    if copied is not None and len(copied) < size:
+        return None
     partition.bytes_out += size
     marks = (partition.replica.high_watermark, stable, log.log_start_offset)
     head = write_one_fetched(request.correlation_id, topic, index, marks, committed_only, size)

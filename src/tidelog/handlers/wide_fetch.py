@@ -67,7 +67,7 @@ class WideFetching(Fetching):
             cold = self._cold
             if cold is None:
                 break
-            yield partial(self._thaw, cold)
+            yield partial(self._thaw, found, cold)
         # Another fetch may have taken the session over meanwhile.
         self._session.interrupt()
         if is_enough or self._fetch.max_wait_ms <= 0:

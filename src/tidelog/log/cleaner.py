@@ -120,6 +120,9 @@ def swap_in(log: PartitionLog, group: Mapping[str, Any], now_ms: int) -> Iterato
     log.segments.replace(old, [new])
     log.doom(old, due_ms)
     yield
+    # Nobody can make the aborted transactions again, so the log gets its name after them.
+    if new in log.segments.all and new.move_aborted(log.disk, ""):
+        yield
     if new in log.segments.all:
         new.move(log.disk, "")
 

@@ -37,16 +37,18 @@ def settle(disk: Disk, folder: str) -> None:
         if (base := base_offset_of(name, kind + CLEANED)) is not None
     ]
     first_uncommitted = min(uncommitted, default=None)
+    swaps = [base for name in names if (base := base_offset_of(name, LOG + SWAP)) is not None]
+    undecided = [b for b in swaps if first_uncommitted is not None and b >= first_uncommitted]
+    for base in undecided:
+        disk.remove(f"{folder}/{file_name(base, LOG + SWAP)}")
+    if undecided:
+        # Without the `.cleaned` file beside it, it would be taken for complete.
+        disk.sync_folder(folder)
     for name in names:
         if name.endswith((DELETED, CLEANED, TEMPORARY, REBUILT)):
             disk.remove(f"{folder}/{name}")
-    for name in names:
-        base = base_offset_of(name, LOG + SWAP)
-        if base is None:
-            continue
-        if first_uncommitted is not None and base >= first_uncommitted:
-            disk.remove(f"{folder}/{name}")
-        else:
+    for base in swaps:
+        if base not in undecided:
             _complete(disk, folder, base)
     for name in disk.list(folder):
         if name.endswith(SWAP):
@@ -77,5 +79,6 @@ def _complete(disk: Disk, folder: str, base: int) -> None:
         path = f"{folder}/{file_name(base, kind)}"
         if disk.stat(path + SWAP) is not None:
             disk.rename(path + SWAP, path)
+    disk.sync_folder(folder)
     disk.rename(swap, f"{folder}/{file_name(base, LOG)}")
     disk.sync_folder(folder)

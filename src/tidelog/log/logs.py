@@ -5,6 +5,7 @@ its own replicas with it; when the last one fails there is nothing left to serve
 housekeeping goes from dir to dir, and what goes wrong in one of them is in its `failure`.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
@@ -16,10 +17,12 @@ from tidelog.log.log_dir import LogDir, SettingsOf
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
 
+_log = logging.getLogger(__name__)
+
 Done = TypeVar("Done")
 
-Belongs = Callable[[TopicPartition, bytes | None], bool]
-"""Whether there is a topic, going by its id if that is known, that a log belongs to."""
+Belongs = Callable[[str, bytes | None], bool]
+"""Whether a log can be that of the topic of that name, going by the topic id in its folder."""
 
 
 class Logs:
@@ -46,13 +49,11 @@ class Logs:
         settings_of: SettingsOf,
         belongs: Belongs | None = None,
     ) -> None:
-        """Opens every dir. One that cannot be read is offline; a wrong one is refused. Logs that
-        belong to no topic are removed."""
+        """Opens every dir. One that cannot be read is offline; a wrong one is refused. Of a log
+        that is in two of them the one that `belongs` says is another topic's is removed."""
         _in_each(self.online, lambda log_dir: log_dir.open(identity, settings_of))
-        if belongs is not None:
-            _in_each(self.online, lambda log_dir: _remove_strangers(log_dir, belongs))
         self._refuse_none()
-        self._settle_twins()
+        self._settle_twins(belongs)
 
     def _refuse_none(self) -> None:
         if not self.online:
@@ -110,23 +111,40 @@ class Logs:
     def close(self) -> None:
         _in_each(self.dirs, LogDir.close)
 
-    def _settle_twins(self) -> None:
+    def _settle_twins(self, belongs: Belongs | None) -> None:
         """A dir that fails while a log is made leaves an empty one behind, and another dir takes
-        its place: the empty one goes. Two with something in them are for a human to look at."""
+        its place: the empty one goes. A dir that is offline while a topic is deleted keeps its
+        logs: they go where the topic was made again in another dir. Any other two with something
+        in them are for a human to look at."""
         homes: dict[TopicPartition, LogDir] = {}
         for log_dir in self.online:
-            for partition, log in list(log_dir.logs.items()):
+            for partition in list(log_dir.logs):
                 twin = homes.setdefault(partition, log_dir)
                 if twin is log_dir:
                     continue
-                if log.log_end_offset and twin.logs[partition].log_end_offset:
-                    raise BadValue(
-                        f"{partition} is in {twin.path} and in {log_dir.path}: "
-                        f"remove one of the two folders"
-                    )
-                homes[partition] = log_dir if log.log_end_offset else twin
-                empty = twin if log.log_end_offset else log_dir
-                _in_each([empty], partial(_delete, partitions=[partition]))
+                find = partial(_needless, partition, twin, belongs=belongs)
+                for needless in _in_each([log_dir], find):
+                    homes[partition] = log_dir if needless is twin else twin
+                    where = (partition, needless.path, homes[partition].path)
+                    _log.warning("removing partition=%s in=%s why=it is in %s", *where)
+                    _in_each([needless], partial(_delete, partitions=[partition]))
+
+
+def _needless(
+    partition: TopicPartition, one: LogDir, other: LogDir, belongs: Belongs | None
+) -> LogDir:
+    """Which of two dirs a log is not needed in."""
+    if belongs is not None:
+        strangers = [d for d in (one, other) if not belongs(partition.topic, d.topic_id(partition))]
+        if len(strangers) == 1:
+            return strangers[0]
+    if not other.logs[partition].log_end_offset:
+        return other
+    if not one.logs[partition].log_end_offset:
+        return one
+    raise BadValue(
+        f"{partition} is in {one.path} and in {other.path}: remove one of the two folders"
+    )
 
 
 def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
@@ -143,16 +161,6 @@ def _in_each(dirs: list[LogDir], work: Callable[[LogDir], Done]) -> list[Done]:
 
 def _delete(log_dir: LogDir, partitions: Collection[TopicPartition]) -> None:
     log_dir.delete_logs(partitions)
-
-
-def _remove_strangers(log_dir: LogDir, belongs: Belongs) -> None:
-    strangers = [
-        partition
-        for partition in log_dir.logs
-        if not belongs(partition, log_dir.topic_id(partition))
-    ]
-    if strangers:
-        log_dir.delete_logs(strangers)
 
 
 def _retain(log_dir: LogDir) -> int:

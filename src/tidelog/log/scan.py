@@ -32,7 +32,8 @@ class StoredBatch(NamedTuple):
 
 def batches(file: File, position: int, end: int) -> Iterator[StoredBatch]:
     """The whole batches between two positions, trusting their lengths. Stops where a batch is
-    cut off or its length cannot be: at a torn tail, or at zeros that were never written."""
+    cut off or its length cannot be: at a torn tail, at zeros that were never written, or where
+    the file ends before `end`."""
     chunk_start = position
     chunk = memoryview(b"")
     while position + HEADER_SIZE <= end:
@@ -48,7 +49,7 @@ def batches(file: File, position: int, end: int) -> Iterator[StoredBatch]:
                 position,
                 memoryview(file.pread(min(wanted, end - position), position)),
             )
-            if len(chunk) < HEADER_SIZE:
+            if len(chunk) < max(HEADER_SIZE, size):
                 return
             continue
         yield StoredBatch(position, read_header(chunk, at), chunk[at : at + size])

@@ -49,6 +49,7 @@ class Segment(SegmentReader):
         "_indexed_position",
         "_indexed_timestamp",
         "_txn_index",
+        "_txn_suffix",
         "first_timestamp",
         "max_timestamp_offset",
         "roll_bytes",
@@ -65,6 +66,7 @@ class Segment(SegmentReader):
         suffix: str = "",
     ) -> None:
         super().__init__(folder, base_offset, files, suffix)
+        self._txn_suffix = suffix
         self.first_timestamp = NEVER_MS
         self.max_timestamp_offset = base_offset
         self._indexed_position = 0
@@ -312,11 +314,27 @@ class Segment(SegmentReader):
         self.time_index.moved(self.path(TIME_INDEX))
         self.forget_aborted()
 
+    def path(self, kind: str) -> str:
+        if kind == TXN_INDEX:
+            return f"{self._stem}{kind}{self._txn_suffix}"
+        return super().path(kind)
+
+    def move_aborted(self, disk: Disk, suffix: str) -> bool:
+        """Renames the file of its aborted transactions before all others; whether there is one."""
+        is_there = self._rename(disk, TXN_INDEX, suffix)
+        self._txn_suffix = suffix
+        return is_there
+
     def move(self, disk: Disk, suffix: str) -> None:
         """Renames the segment's files, the log last: its name says whether the move is done."""
         for kind in reversed(SEGMENT_KINDS):
-            source = self.path(kind)
-            if disk.stat(source) is not None:
-                disk.rename(source, source.removesuffix(self.suffix) + suffix)
-        self.suffix = suffix
+            self._rename(disk, kind, suffix)
+        self.suffix = self._txn_suffix = suffix
         self.forget()
+
+    def _rename(self, disk: Disk, kind: str, suffix: str) -> bool:
+        source, target = self.path(kind), f"{self._stem}{kind}{suffix}"
+        if source == target or disk.stat(source) is None:
+            return False
+        disk.rename(source, target)
+        return True

@@ -226,7 +226,7 @@ class SegmentReader:
                     return position + at, size
                 at += size
             if at == 0:
-                break
+                raise DamagedIndex(self, f"the log ends at {position} already, not at {end}")
             position += at
             if position >= far:
                 return position, 0

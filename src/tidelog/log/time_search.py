@@ -45,13 +45,14 @@ def searching(log: LogFiles, timestamp: int) -> Search:
     while (offset := max(offset, log.log_start_offset)) < log.log_end_offset:
         step = yield from _looked_up(log, partial(_step, log, timestamp, offset))
         if isinstance(step, int):
-            offset = step
+            offset = max(step, offset + 1)
             yield None
         else:
             found = yield step
             if found is not None:
                 return found
-            offset = step.header.last_offset + 1
+            # Offsets are outside the CRC: one that has rotted must not lead back.
+            offset = max(step.header.last_offset, offset) + 1
     return None
 
 

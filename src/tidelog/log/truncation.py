@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, format_epochs
 from tidelog.log.epoch_notes import forget_pending
-from tidelog.log.files import remove_if_there, write_whole
+from tidelog.log.files import LOG, SWAP, remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
 from tidelog.log.replay import reload_producers
@@ -157,6 +157,7 @@ def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
     start_is_lower = log_start < log.log_start_offset
     point_before = max(log.recovery_point, log.durable_recovery_point)
     log.truncated()
+    _drop_swaps(log)
     log.log_start_offset = log_start
     log.recovery_point = min(log.recovery_point, end)
     if start_is_lower or log_start != log.durable_log_start:
@@ -164,6 +165,18 @@ def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
     if log.recovery_point < point_before:
         log.home.persist_recovery_points()
     log.home.lower_offsets(log.partition, end)
+
+
+def _drop_swaps(log: PartitionLog) -> None:
+    """A cleaned segment that waits to take its place was made from what is cut now. A start would
+    put it there, so it goes first; compaction sees the cut and does without it."""
+    taken = {segment.path(LOG) for segment in log.segments.all}
+    swaps = [f"{log.folder}/{n}" for n in log.disk.list(log.folder) if n.endswith(LOG + SWAP)]
+    waiting = [path for path in swaps if path not in taken]
+    for path in waiting:
+        log.disk.remove(path)
+    if waiting:
+        log.disk.sync_folder(log.folder)
 
 
 def _write_epochs(log: PartitionLog) -> None:

@@ -198,10 +198,12 @@ class FetchSessions:
 
     def remember(self, session: FetchSession) -> bool:
         """Whether there is room for what a session has grown by. If not, it is no more: its
-        consumer may begin anew, or go on without one."""
+        consumer may begin anew, or go on without one. One that has ended meanwhile takes none."""
+        if session.id not in self._by_id:
+            return True
         self._positions += len(session.positions) - session.counted
         session.counted = len(session.positions)
-        if self._positions <= POSITIONS_MAX or session.id not in self._by_id:
+        if self._positions <= POSITIONS_MAX:
             return True
         self._end(session.id)
         return False

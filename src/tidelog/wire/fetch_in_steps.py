@@ -31,7 +31,8 @@ def write_in_steps(
         else:
             pieces += [pack_classic(version, member) for member in members]
         yield
-    ends = [first for _, first in groups[1:]] + [len(pieces)]
+    # Of a session in which nothing has changed there are none.
+    ends = [*(first for _, first in groups[1:]), len(pieces)] if groups else []
     between = encode_count(len(groups), flexible)
     for number, ((topic, first), end) in enumerate(zip(groups, ends, strict=True)):
         encoded = topic if isinstance(topic, bytes) else encode_string(topic, flexible)
