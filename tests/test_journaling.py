@@ -1,12 +1,15 @@
 """Journals of coordinators: what is appended is replayed by whoever loads it, in its order (A5)."""
 
+from typing import Any
+
 import pytest
 
 from support.brokers import SimNode
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import CONSUMER_OFFSETS
-from tidelog.base.journal import Entry, Origin
+from tidelog.base.journal import Entry, Journal, Origin
 from tidelog.coordinators import Coordinator, Place, hash_of
+from tidelog.disk_work import DiskWork
 from tidelog.journaling import PartitionJournal
 from tidelog.partition import Partition
 from tidelog.records.control import EndTransaction, encode_end_transaction
@@ -37,10 +40,11 @@ class Recorder:
 
 
 class Stage:
-    def __init__(self) -> None:
+    def __init__(self, **configs: Any) -> None:
         self.node = SimNode()
-        self.node.client().create(CONSUMER_OFFSETS, cleanup_policy="compact")
+        self.node.client().create(CONSUMER_OFFSETS, cleanup_policy="compact", **configs)
         self.made: list[Recorder] = []
+        self.journals: list[Journal] = []
 
     @property
     def partition(self) -> Partition:
@@ -48,20 +52,23 @@ class Stage:
 
     @property
     def journal(self) -> PartitionJournal:
-        return PartitionJournal(self.partition, self.node.clock, self.node.loop, lambda: 5_000)
+        work = DiskWork(self.node.loop)
+        return PartitionJournal(self.partition, self.node.clock, work, lambda: 5_000)
 
     def coordinator(self) -> Coordinator[Recorder]:
         node = self.node
         place = Place(
             clock=node.clock,
             loop=node.loop,
+            work=DiskWork(node.loop),
             slices=Slices(node.loop, node.clock),
             image=lambda: node.broker.metadata.image,
             settings=lambda: node.settings,
         )
-        return Coordinator(CONSUMER_OFFSETS, lambda _journal: self._make(), place)
+        return Coordinator(CONSUMER_OFFSETS, self._make, place)
 
-    def _make(self) -> Recorder:
+    def _make(self, journal: Journal) -> Recorder:
+        self.journals.append(journal)
         self.made.append(Recorder())
         return self.made[-1]
 
@@ -118,6 +125,24 @@ def test_it_is_the_same_after_a_crash() -> None:
     assert len(before) == 151
 
 
+def test_s7_nobody_is_told_of_entries_that_are_not_durable_where_that_is_asked_for() -> None:
+    stage = Stage(flush_messages=1)
+    committed: list[KafkaError | None] = []
+    journal = stage.journal
+    for number in range(3):
+        journal.append([Entry(b"key", b"%d" % number)], committed.append)
+    journal.settle(committed.append)
+    assert committed == []
+    assert stage.node.loop.run_until(lambda: len(committed) == 4)
+    assert committed == [None] * 4
+    stage.node.lose_power()
+    stage.node.start()
+    told = stage.load(stage.coordinator()).told
+    assert told == [(Entry(b"key", b"%d" % number), number, -1) for number in range(3)] + [
+        "started"
+    ]
+
+
 def test_a_shard_is_found_when_it_is_loaded_and_stopped_when_it_is_led_elsewhere() -> None:
     stage = Stage()
     coordinator = stage.coordinator()
@@ -150,6 +175,28 @@ def test_one_that_is_led_elsewhere_while_it_is_loaded_is_never_started() -> None
     (shard,) = stage.made
     assert shard.is_stopped
     assert "started" not in shard.told
+
+
+def test_a_shard_that_was_stopped_appends_nothing_though_its_partition_is_led_here_again() -> None:
+    """Whoever asked it before may come to it after: the shard that goes on would not know."""
+    stage = Stage()
+    coordinator = stage.coordinator()
+    stage.load(coordinator)
+    partition, state = stage.partition, stage.partition.state
+    assert state is not None
+    partition.resign()
+    coordinator.led_changed(partition)
+    partition.lead(state, stage.node.clock.monotonic_ms())
+    stage.load(coordinator)
+    before, after = stage.journals
+    settled: list[KafkaError | None] = []
+    before.settle(settled.append)
+    elsewhere = ErrorCode.not_leader_or_follower
+    assert [error.code for error in settled if error is not None] == [elsewhere]
+    with pytest.raises(KafkaError, check=lambda error: error.code is elsewhere):
+        before.append([Entry(b"a", b"1")], settled.append)
+    assert partition.log.log_end_offset == 0
+    assert after.append([Entry(b"a", b"2")], settled.append).offset == 0
 
 
 def test_too_large_a_change_is_refused_and_leaves_nothing() -> None:

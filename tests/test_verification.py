@@ -8,10 +8,14 @@ from functools import partial
 
 import pytest
 
+from support.brokers import SimNode
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.log.producers import Producers
+from tidelog.marker_appends import Marker, append_marker
 from tidelog.records.batch import TRANSACTIONAL
+from tidelog.records.control import EndTransaction
+from tidelog.records.reference import Record, encode_batch
 from tidelog.transactions.requests import Add
 from tidelog.transactions.state import Producer
 from tidelog.verification import Codes, Question, Verification
@@ -161,3 +165,56 @@ def test_unknown_producer_whose_transaction_is_new_begins_at_sequence_0(is_addin
         scene.answer()
         scene.send(1)
         assert scene.told[2:] == [(0, ErrorCode.none), (1, ErrorCode.none)]
+
+
+def test_partition_that_was_led_elsewhere_meanwhile_has_its_batches_verified_again() -> None:
+    """The transaction may have ended there, by a marker that came here as to any follower."""
+    node = SimNode()
+    node.client().create("orders")
+    partition = node.broker.partitions.find("orders", 0)
+    coordinator = Coordinator()
+    verification = Verification(node.loop, node.clock, coordinator)
+    told: list[KafkaError | None] = []
+    question = Question(transactional_id="x", producer=WHO, is_adding=False)
+    verification.admit(partition, question, told.append)
+    node.loop.run_for(1)
+    state = partition.state
+    assert state is not None
+    partition.resign()
+    partition.lead(state, node.clock.monotonic_ms())
+    for code in (ErrorCode.none, ErrorCode.invalid_txn_state):
+        assert told == []
+        coordinator.asked.pop(0)([{partition.name: code}])
+        node.loop.run_for(1)
+    assert [error.code for error in told if error is not None] == [ErrorCode.invalid_txn_state]
+    assert not partition.guards
+
+
+def test_batch_behind_a_marker_that_waits_for_its_turn_is_verified() -> None:
+    """In the older protocol it has the epoch of the transaction that ends, and would begin one
+    that nobody ends (X30)."""
+    node = SimNode()
+    node.client().create("orders", cleanup_policy="compact")
+    partition = node.broker.partitions.find("orders", 0)
+    record = Record(offset=0, timestamp=node.clock.now_ms(), key=b"k", value=b"v")
+    first = encode_batch(
+        [record], producer_id=7, producer_epoch=3, base_sequence=0, transactional=True
+    )
+    partition.append(bytearray(first), node.clock.now_ms())
+    partition.append_slowly(bytearray(encode_batch([record])), lambda _offset: None)
+    ended: list[KafkaError | None] = []
+    end = EndTransaction(producer_id=7, producer_epoch=3, committed=False, coordinator_epoch=0)
+    marker = Marker(end=end, transaction_version=0, on_append=lambda: None)
+    append_marker(partition, marker, node.clock.now_ms(), ended.append)
+    assert partition.log.producers.has_open(*WHO), "it is not there yet"
+    coordinator = Coordinator()
+    verification = Verification(node.loop, node.clock, coordinator)
+    told: list[KafkaError | None] = []
+    question = Question(transactional_id="x", producer=WHO, is_adding=False)
+    verification.admit(partition, question, told.append)
+    assert told == []
+    assert node.loop.run_until(lambda: bool(ended and coordinator.asked))
+    assert not partition.log.producers.has_open(*WHO)
+    coordinator.asked.pop(0)([{partition.name: ErrorCode.invalid_txn_state}])
+    assert [error.code for error in told if error is not None] == [ErrorCode.invalid_txn_state]
+    assert not partition.guards

@@ -18,6 +18,7 @@ from tidelog.base.journal import Journal, Shard
 from tidelog.base.ports import Clock, Entropy, Loop
 from tidelog.base.settings import Settings
 from tidelog.cluster.image import Image
+from tidelog.disk_work import DiskWork
 from tidelog.groups.shard import GroupShard
 from tidelog.groups.surroundings import GroupSurroundings
 from tidelog.journaling import PartitionJournal, loading
@@ -60,6 +61,7 @@ class Place:
 
     clock: Clock
     loop: Loop
+    work: DiskWork
     slices: Slices
     image: Callable[[], Image]
     settings: Callable[[], Settings]
@@ -68,13 +70,20 @@ class Place:
 class _Held(Generic[S]):
     """A shard from the moment its partition is led here."""
 
-    __slots__ = ("failure", "is_loaded", "is_over", "shard")
+    __slots__ = ("_journal", "failure", "is_loaded", "is_over", "shard")
 
-    def __init__(self, shard: S) -> None:
+    def __init__(self, shard: S, journal: PartitionJournal) -> None:
         self.shard = shard
+        self._journal = journal
         self.is_loaded = False
         self.is_over = False
         self.failure: KafkaError | None = None
+
+    def stop(self) -> None:
+        """Whoever still has the shard in hand can neither change nor learn anything through it."""
+        self.is_over = True
+        self._journal.close()
+        self.shard.stop()
 
 
 class Coordinator(Generic[S]):
@@ -126,16 +135,15 @@ class Coordinator(Generic[S]):
     def led_changed(self, partition: Partition) -> None:
         held = self._held.pop(partition.index, None)
         if held is not None:
-            held.is_over = True
-            held.shard.stop()
+            held.stop()
         if partition.is_led:
             self._load(partition)
 
     def _load(self, partition: Partition) -> None:
         place = self._place
         timeout_ms = partial(_commit_timeout_ms, place)
-        journal = PartitionJournal(partition, place.clock, place.loop, timeout_ms)
-        held = self._held[partition.index] = _Held(self._make(journal))
+        journal = PartitionJournal(partition, place.clock, place.work, timeout_ms)
+        held = self._held[partition.index] = _Held(self._make(journal), journal)
         place.slices.run(self._loading(partition, held), partial(self._failed, held, partition))
 
     def _loading(self, partition: Partition, held: _Held[S]) -> Sliced:
@@ -164,8 +172,7 @@ class Coordinator(Generic[S]):
 
     def stop(self) -> None:
         for held in self._held.values():
-            held.is_over = True
-            held.shard.stop()
+            held.stop()
         self._held.clear()
 
 

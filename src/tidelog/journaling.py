@@ -3,7 +3,8 @@
 Entries are small batches that this broker makes itself, so they are written at once. Whoever
 waits for them to be committed waits no longer than a commit may take. A journal is loaded once,
 when its partition begins to be led here: it is read beside the loop, a buffer at a time, and
-replayed in slices.
+replayed in slices. Where `flush.messages` asks for it, nobody is told of entries that are not
+durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,9 @@ from typing import Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.journal import Committed, Entry, Origin, Shard
 from tidelog.base.ports import Clock, Loop
+from tidelog.disk_work import DiskWork
+from tidelog.log.log_dir import LogDir
+from tidelog.log.steps import Steps
 from tidelog.partition import Partition
 from tidelog.records.batch import BatchHeader, walk
 from tidelog.records.control import read_end_transaction
@@ -25,12 +29,22 @@ _LANE: Final = "load journals"
 
 class PartitionJournal:
     def __init__(
-        self, partition: Partition, clock: Clock, loop: Loop, timeout_ms: Callable[[], int]
+        self,
+        partition: Partition,
+        clock: Clock,
+        work: DiskWork,
+        timeout_ms: Callable[[], int],
     ) -> None:
         self._partition = partition
         self._clock = clock
-        self._loop = loop
+        self._work = work
         self._timeout_ms = timeout_ms
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Its shard is stopped. The partition may come to be led here again, with another shard
+        that does not hear of what this one would still append."""
+        self._is_closed = True
 
     @property
     def index(self) -> int:
@@ -61,7 +75,7 @@ class PartitionJournal:
 
     def _check_writable(self) -> None:
         partition = self._partition
-        if not partition.is_led:
+        if self._is_closed or not partition.is_led:
             raise partition.not_led()
         if partition.is_busy:
             raise KafkaError(
@@ -72,16 +86,36 @@ class PartitionJournal:
     def settle(self, committed: Committed) -> None:
         partition = self._partition
         end = partition.log.log_end_offset
-        if not partition.is_led:
+        if self._is_closed or not partition.is_led:
             committed(partition.not_led())
         elif partition.high_watermark >= end:
-            committed(None)
+            self._replicated(end, committed, None)
         else:
-            waiting = _Waiting(committed)
+            waiting = _Waiting(partial(self._replicated, end, committed))
             ends_ms = self._clock.monotonic_ms() + self._timeout_ms()
-            timer = self._loop.call_at(ends_ms, partial(waiting.end, _late(partition)))
+            timer = self._work.loop.call_at(ends_ms, partial(waiting.end, _late(partition)))
             waiting.on_end = timer.cancel
             partition.acks.wait(end, waiting.end)
+
+    def _replicated(self, end: int, committed: Committed, error: KafkaError | None) -> None:
+        log = self._partition.log
+        unflushed = log.log_end_offset - log.recovery_point
+        if error is not None or unflushed < log.settings.flush_messages:
+            committed(error)
+            return
+        assert isinstance(log.home, LogDir)
+        self._work.run(f"flush {self._partition.name}", log.home, self._flushing(end, committed))
+
+    def _flushing(self, end: int, committed: Committed) -> Steps:
+        """One flush is for all that were appended before it begins."""
+        partition = self._partition
+        try:
+            if partition.log.recovery_point < end:
+                yield from partition.log.flushing(self._clock.now_ms())
+        except KafkaError as error:
+            committed(error)
+            return
+        committed(None if partition.is_led and not self._is_closed else partition.not_led())
 
 
 class _Waiting:

@@ -84,7 +84,10 @@ def append_marker(partition: Marked, marker: Marker, now_ms: int, done: Committe
     batch = encode_end_transaction(marker.end, timestamp=now_ms)
     append = partial(_append, partition, marker, batch)
     if partition.is_busy or partition.log.settings.flush_messages < LONG_MAX:
-        partition.append_slowly(Own(append, len(batch)), partial(_wait, partition, done))
+        # What comes before it is in the log comes behind it: not of the transaction that ends.
+        partition.guards[marker.end.producer_id] = object()
+        appended = partial(_appended_slowly, partition, marker.end.producer_id, done)
+        partition.append_slowly(Own(append, len(batch)), appended)
         return
     try:
         offset = append()
@@ -105,6 +108,13 @@ def _append(partition: Marked, marker: Marker, batch: bytearray) -> int:
     offset = log.append_own(batch, partition.leader_epoch)
     marker.on_append()
     return offset
+
+
+def _appended_slowly(
+    partition: Marked, producer_id: int, done: Committed, offset: int | KafkaError
+) -> None:
+    partition.guards.pop(producer_id, None)
+    _wait(partition, done, offset)
 
 
 def _wait(partition: Marked, done: Committed, offset: int | KafkaError) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Clock, Loop
-from tidelog.cluster.image import Image
+from tidelog.cluster.image import NO_LEADER, Image
 from tidelog.transactions.surroundings import Ending
 
 PARTITIONS_MAX: Final = 1000
@@ -120,8 +120,12 @@ class MarkerSender:
                 self._loop.call_soon(partial(self._send, leader))
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
-        """None if there is no such partition; negative while nobody leads it."""
-        topic = self._image().topics.get(partition.topic)
+        """None if there is no such partition; negative while nobody leads it, or nobody can say
+        who does: a topic that cannot be read now is not deleted."""
+        image = self._image()
+        topic = image.topics.get(partition.topic)
+        if topic is None and partition.topic in image.unreadable:
+            return NO_LEADER
         if topic is None or partition.partition >= len(topic.partitions):
             return None
         return topic.partitions[partition.partition].leader

@@ -161,9 +161,11 @@ class Partition:
         self.replica.resign()
 
     def stop_leading(self) -> None:
-        """Whoever waits here finds out that it is led elsewhere."""
+        """Whoever waits here finds out that it is led elsewhere. A transaction that is being
+        verified may end there: it is to be asked for again, should it be led here again."""
         if self.is_led:
             self.is_led = False
+            self.guards.clear()
             self.acks.refuse(self.not_led())
             self._low.refuse(self.not_led())
             self.wake()

@@ -101,11 +101,16 @@ class Verification:
         queue = self._queues.get(key)
         if queue is not None:
             queue.append(verified)
-        elif partition.log.producers.has_open(*question.producer):
+        elif self._is_known_open(partition, question.producer):
             verified(None)
         else:
             self._queues[key] = deque([verified])
             self._ask(partition, question)
+
+    def _is_known_open(self, partition: Guarded, producer: Producer) -> bool:
+        """Not while a marker waits for its turn, which will end it."""
+        has_open = partition.log.producers.has_open(*producer)
+        return has_open and producer.producer_id not in partition.guards
 
     def _ask(self, partition: Guarded, question: Question) -> None:
         guard = partition.guards[question.producer.producer_id] = object()

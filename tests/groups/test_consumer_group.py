@@ -217,6 +217,16 @@ def test_a5_a_static_member_that_stays_away_is_gone_after_its_session_timeout() 
     assert a.beat().code is ErrorCode.unknown_member_id
 
 
+def test_an_instance_whose_member_goes_by_another_name_now_is_free() -> None:
+    stage = consumer_stage()
+    Consumer(stage, "a", instance_id="one").join()
+    renamed = Consumer(stage, "a", instance_id="two").join()
+    assert Consumer(stage, "b", instance_id="one").join().code is ErrorCode.none
+    renamed.leave()
+    assert Consumer(stage, "c", instance_id="two").join().code is ErrorCode.none
+    assert find(stage).member_ids == {"one": "b", "two": "c"}
+
+
 def test_a_static_member_that_is_still_there_is_not_replaced() -> None:
     stage = consumer_stage()
     a = Consumer(stage, "a", instance_id="one").join()

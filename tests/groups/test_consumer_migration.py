@@ -324,6 +324,20 @@ def test_an_empty_group_of_the_newer_protocol_makes_place_for_a_classic_one() ->
     assert stage.committed() == 5
 
 
+def test_offsets_of_a_group_that_was_about_to_be_classic_are_still_those_of_a_group() -> None:
+    """The coordinator changes before there is a generation: nobody would ever let go of them."""
+    stage = consumer_stage(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1000)
+    new = Consumer(stage, "new").join()
+    assert new.commit(5, partition=0) is ErrorCode.none
+    new.leave()
+    new_member(stage, "a").ask_to_join()
+    stage.move()
+    assert (stage.group().is_empty, stage.committed()) == (True, 5)
+    stage.wait(70_000)
+    assert stage.committed() == -1, "they expire"
+    assert stage.shard.groups == {}
+
+
 def test_what_consumers_say_to_one_another_is_read_in_all_versions() -> None:
     """The bytes are those of Kafka's own `ConsumerProtocol`."""
     topics = b"\0\0\0\1\0\6orders" + b"\xff\xff\xff\xff"

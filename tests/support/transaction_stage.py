@@ -18,6 +18,8 @@ from tidelog.world.sim.loop import SimLoop
 
 A = TopicPartition("alpha", 0)
 B = TopicPartition("beta", 3)
+BYTES_MAX = 1 << 20
+"""What a journal takes at once."""
 
 
 class SimJournal:
@@ -41,6 +43,8 @@ class SimJournal:
         assert producer is None
         if self.refusal is not None:
             raise self.refusal
+        if sum(len(entry.key) + len(entry.value or b"") for entry in entries) > BYTES_MAX:
+            raise refusal(ErrorCode.message_too_large)
         self.entries += entries
         self.settle(committed)
         return Origin(len(self.entries) - len(entries), self._loop.clock.now_ms())

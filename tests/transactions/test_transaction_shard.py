@@ -106,10 +106,23 @@ def test_an_id_whose_epochs_are_used_up_is_followed_by_another(stage: Transactio
     assert stage.begin() == Producer(1002, 1)
 
 
-def test_a_producer_whose_epochs_are_used_up_may_ask_twice(stage: TransactionStage) -> None:
+def test_a_producer_whose_epochs_are_used_up_may_ask_again(stage: TransactionStage) -> None:
     last = _exhaust(stage, 32766)
-    assert stage.begin(last) == Producer(1002, 0)
-    assert stage.begin(last) == Producer(1002, 0)
+    for _ in range(3):
+        assert stage.begin(last) == Producer(1002, 0)
+
+
+def test_a_producer_that_goes_on_is_never_given_the_last_epoch(stage: TransactionStage) -> None:
+    """It names itself while its transaction is open, and that is aborted in the last epoch: under
+    that it would be refused whatever it does."""
+    last = _exhaust(stage, 32766)
+    assert stage.add(last) == "none"
+    assert stage.begin(last) == "concurrent_transactions"
+    stage.markers.written()
+    next_one = Producer(1002, 0)
+    assert stage.begin(last) == next_one
+    assert stage.begin(last) == next_one, "the answer was lost"
+    assert stage.add(next_one) == "none"
 
 
 def test_two_that_begin_at_once_get_different_epochs(stage: TransactionStage) -> None:
@@ -479,6 +492,14 @@ def test_ids_that_nobody_uses_are_forgotten_unless_something_is_open() -> None:
     stage.lead()
     assert stage.listed() == ["busy"], "elsewhere too"
     assert stage.end(busy, name="idle-1") == "invalid_producer_id_mapping"
+
+
+def test_ids_that_nobody_uses_are_forgotten_however_long_they_are() -> None:
+    stage = TransactionStage(transactional_id_expiration_ms=3_000_000)
+    for number in range(50):
+        stage.began(name=f"{number}-" + "x" * 32_000)
+    stage.loop.run_for(7_000_000)
+    assert stage.listed() == []
 
 
 # -- looking

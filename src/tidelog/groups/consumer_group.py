@@ -176,6 +176,7 @@ class ConsumerGroup:
         if before is not None:
             self._release(before.member_id, before.held)
             self._release(before.member_id, before.revoking)
+            self._forget_instance(before)
         self.members[member.member_id] = member
         if before is None or before.topics is not member.topics:
             self._count(() if before is None else before.topics, -1)
@@ -191,8 +192,7 @@ class ConsumerGroup:
             self._count(member.topics, -1)
             self._release(member_id, member.held)
             self._release(member_id, member.revoking)
-            if self.member_ids.get(member.instance_id or "") == member_id:
-                del self.member_ids[member.instance_id or ""]
+            self._forget_instance(member)
 
     def drop_partitions(self, member_id: str) -> None:
         """A member has nothing any more; it is about to be no member."""
@@ -200,6 +200,10 @@ class ConsumerGroup:
         if member is not None:
             left = replace(member, epoch=LEAVING, previous_epoch=LEAVING, held={}, revoking={})
             self.put_member(left)
+
+    def _forget_instance(self, member: Member) -> None:
+        if self.member_ids.get(member.instance_id or "") == member.member_id:
+            del self.member_ids[member.instance_id or ""]
 
     def _count(self, topics: Iterable[str], change: int) -> None:
         for topic in topics:

@@ -126,7 +126,8 @@ class GroupShard:
         self.classic.join(group, join, settled_join(self.settle, answer))
 
     def _join_consumer(self, group: ConsumerGroup, join: Join, answer: AnswerJoin) -> None:
-        """One of the newer protocol that has no members any more makes place for a classic one."""
+        """One of the newer protocol that has no members any more makes place for a classic one,
+        which keeps its offsets, also if the coordinator changes before it has a generation."""
         if not group.is_empty:
             self.consumer.guests.join(group, join, answer)
             return
@@ -137,7 +138,8 @@ class GroupShard:
             else:
                 answer(Joined(code=told(error), member_id=join.member_id))
 
-        self.journaled.write(group.tombstones(), written)
+        empty = self.classic.new(group.group_id).entry({})
+        self.journaled.write([*group.tombstones(), empty], written)
 
     def sync(self, sync: Sync, answer: AnswerSync) -> None:
         group = self.groups.get(sync.who.group_id)

@@ -5,7 +5,7 @@ Readers of committed records wait for open transactions, so one whose producer i
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -16,6 +16,8 @@ from tidelog.transactions.surroundings import TransactionSurroundings
 
 LOOKED_AT_ONCE: Final = 1000
 """So many ids at a time, and no more, keep the loop busy."""
+PART_CHARACTERS: Final = 64 * 1024
+"""Of ids that are forgotten with one write."""
 
 _log = logging.getLogger("tidelog.transactions")
 
@@ -83,8 +85,8 @@ class Ageing:
         looked_at, left = ids[:LOOKED_AT_ONCE], ids[LOOKED_AT_ONCE:]
         expired = [each for each in looked_at if self._is_idle_since(each, before_ms)]
         try:
-            if expired:
-                self._aged.expire(expired)
+            for part in _parts(expired):
+                self._aged.expire(part)
         except KafkaError as error:
             _log.warning("transactional ids not forgotten, later why=%s", error)
             return
@@ -94,3 +96,17 @@ class Ageing:
     def _is_idle_since(self, transactional_id: str, time_ms: int) -> bool:
         found = self._aged.find(transactional_id)
         return found is not None and found.status in IDLE and found.updated_ms <= time_ms
+
+
+def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
+    """What can be written at once, however long the ids are."""
+    part: list[str] = []
+    size = 0
+    for each in ids:
+        part.append(each)
+        size += len(each)
+        if size >= PART_CHARACTERS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

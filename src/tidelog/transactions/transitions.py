@@ -35,17 +35,20 @@ def check_expected(transaction: Transaction, expected: Producer | None) -> None:
 
 
 def needs_new_id(transaction: Transaction, expected: Producer | None) -> bool:
-    """Whether the epochs of a producer id are used up for who begins now."""
-    return transaction.is_exhausted and (
-        expected is None or expected.epoch == transaction.producer_epoch
+    """Whether the epochs of a producer id are used up for who begins now: also for one that was
+    shut out by the last of them, which is given to nobody."""
+    is_its_own = expected is not None and (
+        expected.epoch == transaction.producer_epoch
+        or (transaction.producer_epoch == EPOCH_MAX and expected.epoch == transaction.last_epoch)
     )
+    return transaction.is_exhausted and (expected is None or is_its_own)
 
 
 def begun_anew(
     transaction: Transaction, producer_id: int, expected: Producer | None
 ) -> Transaction:
     """Under another producer id."""
-    last = transaction.producer_epoch if expected is not None else NO_PRODUCER_EPOCH
+    last = NO_PRODUCER_EPOCH if expected is None else expected.epoch
     return _empty(transaction, Producer(producer_id, 0), last)
 
 
@@ -57,7 +60,8 @@ def begun(transaction: Transaction, expected: Producer | None) -> Transaction:
     elif expected.epoch == epoch:
         last = epoch
     elif expected.epoch == transaction.last_epoch:
-        return _empty(transaction, transaction.producer, transaction.last_epoch)
+        again = _empty(transaction, transaction.producer, transaction.last_epoch)
+        return replace(again, previous_producer_id=transaction.previous_producer_id)
     else:
         raise _fenced(transaction, expected)
     assert not transaction.is_exhausted, "no epoch is left"
