@@ -138,6 +138,7 @@ class Broker:
         place = Place(
             clock=world.clock,
             loop=world.loop,
+            work=self._disk_work,
             slices=self.slices,
             image=lambda: self.metadata.image,
             settings=lambda: self.settings,
@@ -298,7 +299,9 @@ class Broker:
 
     def _open_logs(self) -> None:
         identity = {"broker.id": str(self.broker_id), "cluster.id": self.cluster_id}
-        self.logs.open(identity, lambda partition: self._log_settings(partition.topic))
+        self.logs.open(
+            identity, lambda log: self._log_settings(log.topic), self.metadata.image.may_be
+        )
 
     def _joined(self, done: Callable[[Exception | None], None], error: Exception | None) -> None:
         if self._is_stopping:
@@ -331,14 +334,12 @@ class Broker:
             self.in_sync.brokers_changed()
         if change.created or change.deleted or change.grown:
             self.coordinators.topics_changed()
-        if change.broker_config:
-            self._configure(list(self.partitions))
+        if change.broker_config or change.topic_configs:
+            changed, all_of_them = set(change.topic_configs), change.broker_config
+            self._configure([p for p in self.partitions if all_of_them or p.topic in changed])
             self.leader_throttle.configure()
             if self._fetchers is not None:
                 self._fetchers.configure(self.settings)
-        elif change.topic_configs:
-            changed = set(change.topic_configs)
-            self._configure([p for p in self.partitions if p.topic in changed])
 
     def _configure(self, partitions: list[Partition]) -> None:
         for partition in partitions:

@@ -78,7 +78,8 @@ class Fetchers:
             fetcher.ready(tracked)
 
     def configure(self, settings: Settings) -> None:
-        """Settings have changed; they count from the next fetch on."""
+        """Settings have changed, of the broker or of topics; they count from the next fetch on.
+        What is held may not be named as throttled any more."""
         self._limits = FetchLimits.of(settings)
         for fetcher in self._fetchers.values():
             fetcher.limits = self._limits
@@ -87,6 +88,7 @@ class Fetchers:
         if count != self._count:
             self._count = count
             self._spread()
+        self._release()
 
     def close(self) -> None:
         self._throttle.close()

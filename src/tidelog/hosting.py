@@ -69,6 +69,8 @@ class Hosting:
         self._in_sync = in_sync
         self._clock = clock
         self._followings: dict[Partition, Following] = {}
+        self._awaited: dict[Partition, PartitionInfo] = {}
+        """What holds for a partition once nothing of before is being written to it."""
         self._slices = Slices(work.loop, clock)
         self._placing = Placing(logs, work, slow_appends)
         self._provision = Provision(logs, partitions, self._placing, self._remove)
@@ -154,6 +156,7 @@ class Hosting:
         self._unfollow(partition)
         partition.stop_leading()
         self._partitions.set_led(partition)
+        self._awaited[partition] = info
         partition.when_idle(partial(self._begin, partition, info))
 
     def _goes_on(self, partition: Partition, info: PartitionInfo) -> bool:
@@ -169,10 +172,11 @@ class Hosting:
     def _is_old(self, partition: Partition, info: PartitionInfo) -> bool:
         """Whether it says nothing new. Who leads and follows nothing may have to be told the same
         again, but nothing of an epoch before."""
-        known = partition.state
+        awaited = self._awaited.get(partition)
+        known = awaited or partition.state
         if known is None:
             return False
-        if partition.replica.role is Role.nobody:
+        if partition.replica.role is Role.nobody and awaited is None:
             return info.leader_epoch < known.leader_epoch
         is_same = info == known and partition.is_led == (info.leader == self._broker_id)
         age = (info.leader_epoch, info.state_version)
@@ -189,6 +193,7 @@ class Hosting:
 
     def _begin(self, partition: Partition, info: PartitionInfo) -> None:
         """Leads or follows in a new epoch, once nothing of the old one is being written."""
+        self._awaited.pop(partition, None)
         if partition.is_deleted:
             return
         if info.leader == self._broker_id:
@@ -212,6 +217,7 @@ class Hosting:
         )
 
     def _unfollow(self, partition: Partition) -> None:
+        self._awaited.pop(partition, None)
         following = self._followings.pop(partition, None)
         if following is not None:
             following.is_over = True
@@ -238,10 +244,14 @@ class Hosting:
         partition = self._partitions.held(topic.topic_id, stop.index)
         if stop.delete:
             self._partitions.forget_offline(topic.name, topic.topic_id, stop.index)
-        if partition is None or 0 <= stop.leader_epoch < partition.leader_epoch:
+        if partition is None:
+            return
+        known = self._awaited.get(partition, partition)
+        if 0 <= stop.leader_epoch < known.leader_epoch:
             return
         self._unfollow(partition)
         if stop.delete:
+            self._provision.removed(partition)
             self._partitions.remove(partition)
             gone.append(partition.name)
         else:
@@ -327,4 +337,5 @@ class Hosting:
         partition = self._partitions.held(name.topic, name.partition)
         if partition is not None:
             self._unfollow(partition)
+            self._provision.removed(partition)
             self._partitions.remove(partition)

@@ -37,7 +37,6 @@ class InSync:
         self._loop = loop
         self._writer: IsrWriter | None = None
         self._announce: Callable[[str, int], None] = lambda _topic, _index: None
-        self._writing: set[Partition] = set()
         self._is_stopped = False
         self.shrinks = 0
         self.expands = 0
@@ -80,20 +79,22 @@ class InSync:
                 partition.check_in_sync()
 
     def proposed(self, partition: Partition) -> None:
-        """Writes what the machine proposes, once."""
-        if partition in self._writing or self._writer is None:
+        """Writes what the machine proposes, once. What a replica of before has under way, which was
+        removed here meanwhile, is waited for."""
+        name = TopicIdPartition(partition.topic_id, partition.topic, partition.index)
+        if self._writer is None or self._writer.is_writing(name):
             return
         before, after = partition.state, _after(partition)
         assert before is not None
-        self._writing.add(partition)
-        name = TopicIdPartition(partition.topic_id, partition.topic, partition.index)
         self._writer.write(name, before, after, partial(self._ended, partition, before))
 
     def _ended(
         self, partition: Partition, before: PartitionInfo, end: Wrote | Refused | Gone
     ) -> None:
-        self._writing.discard(partition)
         if not partition.is_led:
+            now = self._partitions.held(partition.topic_id, partition.index)
+            if now is not None and now.is_led:
+                now.check_in_sync()
             return
         if partition.leader_epoch != before.leader_epoch:
             partition.check_in_sync()

@@ -16,6 +16,7 @@ from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replicas import NewReplica
+from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 from tidelog.placing import Placing
 from tidelog.slices import Sliced
@@ -37,7 +38,8 @@ class Provision:
         self._placing = placing
         self._remove = remove
         self._known: set[tuple[bytes, int]] | None = None
-        """What was there at the start; a partition that is named later is a new one."""
+        """What was there at the start and has stayed; a partition that is named later is a new
+        one."""
 
     def providing(
         self, request: LeaderAndIsrRequest, settings_of: Callable[[str], LogSettings]
@@ -77,6 +79,12 @@ class Provision:
         all there ever was."""
         is_new = self._known is not None and (topic.topic_id, state.index) not in self._known
         return is_new or len(self._logs.online) == len(self._logs.dirs)
+
+    def removed(self, partition: Partition) -> None:
+        """If its log was in a dir that is online, none that is offline has anything of it: when it
+        comes back it is a new one."""
+        if self._known is not None and partition.log.home.failure is None:
+            self._known.discard((partition.topic_id, partition.index))
 
     def find(self, name: TopicPartition) -> PartitionLog:
         online = self._logs.online

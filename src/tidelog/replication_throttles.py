@@ -40,7 +40,9 @@ class LeaderThrottle:
         self._follower = -1
 
     def configure(self) -> None:
+        """Settings have changed, of the broker or of topics: who is held may not be any more."""
         self._throttle.set_rate(self._settings().whole(LEADER_RATE))
+        self._release()
 
     def holds(self, topic_id: bytes, index: int, follower: int, position: Held) -> bool:
         """Whether a follower gets nothing for now; then it is woken when it does."""

@@ -1,5 +1,7 @@
 """Leader epochs between whole brokers: what a returning replica drops, and what it keeps."""
 
+from dataclasses import replace
+
 import pytest
 
 from support.brokers import one_batch
@@ -13,7 +15,17 @@ from support.cluster_calls import (
     write,
 )
 from support.sim_cluster import SimCluster
+from tidelog.base.control import (
+    LeaderAndIsrRequest,
+    StopPartition,
+    StopReplicaRequest,
+    StopTopic,
+    TopicState,
+)
+from tidelog.broker import Broker
+from tidelog.cluster.messages import partition_state
 from tidelog.log.checkpoints import parse_epochs
+from tidelog.partition import Partition
 
 
 def others(cluster: SimCluster, *taken: int) -> list[int]:
@@ -248,3 +260,59 @@ def test_a_follower_counts_only_for_what_it_has_said_it_has() -> None:
     cluster.network.mend()
     cluster.wait_caught_up("events")
     assert log_values(cluster, 2, "events") == ["m1", "m2"]
+
+
+# -- X17
+
+
+@pytest.mark.parametrize("is_stop", [False, True])
+def test_what_comes_late_is_late_also_while_the_newest_waits_for_a_write(is_stop: bool) -> None:
+    """X10, X17: a large batch is being written, so a new epoch cannot begin yet. What was said
+    before it, on a connection that was given up, does not take its place."""
+    cluster = SimCluster(message_max_bytes=10_000_000)
+    cluster.create("events", replicas=[[1, 2, 3]])
+    broker, partition = cluster.broker(1), cluster.held(1, "events")
+    cluster.client(1).send_produce("events", one_batch("x" * 6_000_000))
+    cluster.wait(lambda: partition.is_busy, "it is being written")
+    answers: list[object] = []
+    broker.metadata.handle(led_by(2, 5, broker, partition), answers.append)
+    late = led_by(3, 4, broker, partition)
+    if is_stop:
+        late = stopped_in(4, late)
+    broker.metadata.handle(late, answers.append)
+    assert partition.is_busy, "both came before the write had ended"
+    cluster.wait(lambda: len(answers) == 2 and not partition.is_busy, "it is written")
+    assert (partition.leader_epoch, partition.replica.leader_id) == (5, 2)
+    assert cluster.replica(1, "events") is partition
+
+
+def led_by(
+    leader: int, epoch: int, broker: Broker, partition: Partition
+) -> LeaderAndIsrRequest | StopReplicaRequest:
+    assert partition.state is not None
+    state = replace(partition.state, leader=leader, leader_epoch=epoch)
+    topic = TopicState(
+        name=partition.topic,
+        topic_id=partition.topic_id,
+        partitions=(partition_state(partition.index, state),),
+    )
+    return LeaderAndIsrRequest(
+        controller_id=1,
+        controller_epoch=state.controller_epoch,
+        broker_epoch=broker.metadata.broker_epoch,
+        is_full=False,
+        topics=(topic,),
+        unreadable=(),
+    )
+
+
+def stopped_in(epoch: int, beside: LeaderAndIsrRequest | StopReplicaRequest) -> StopReplicaRequest:
+    """The removal of the same partition."""
+    (topic,) = beside.topics
+    stop = StopPartition(index=0, leader_epoch=epoch, delete=True)
+    return StopReplicaRequest(
+        controller_id=1,
+        controller_epoch=beside.controller_epoch,
+        broker_epoch=beside.broker_epoch,
+        topics=(StopTopic(name=topic.name, topic_id=topic.topic_id, partitions=(stop,)),),
+    )

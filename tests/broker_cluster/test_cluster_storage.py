@@ -258,6 +258,31 @@ def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
         assert_alike(cluster, "events", index)
 
 
+def test_a_replica_that_was_moved_away_comes_back_although_another_dir_has_failed() -> None:
+    """S10, X29: it was in the dir that is well, so nothing of it is in the other."""
+    cluster = SimCluster(log_dirs="/data,/more")
+    cluster.create("events", replicas=[[2, 3, 1], [2, 3, 1]])
+    for index in range(2):
+        write(cluster, "events", "a", index=index)
+        cluster.wait_caught_up("events", index)
+    cluster.kill(1)
+    cluster.start(1)
+    dirs = [cluster.held(1, "events", index).log.folder.split("/")[1] for index in range(2)]
+    well, bad = dirs.index("data"), dirs.index("more")
+    for index in range(2):
+        cluster.wait_caught_up("events", index)
+    cluster.machines[1].disk.fail(errno.EIO, path="/more/*", times=None)
+    write(cluster, "events", "b", acks=1, index=bad)
+    cluster.wait_isr("events", 2, 3, index=bad)
+    assert reassign(cluster, "events", [2, 3], well) == "none"
+    cluster.wait(lambda: not moving(cluster), "it is moved away")
+    cluster.wait(lambda: cluster.replica(1, "events", well) is None, "it is removed")
+    assert reassign(cluster, "events", [2, 3, 1], well) == "none"
+    cluster.wait_isr("events", 1, 2, 3, index=well)
+    write(cluster, "events", "c", index=well)
+    assert log_values(cluster, 1, "events", well) == ["a", "c"]
+
+
 # -- D12
 
 

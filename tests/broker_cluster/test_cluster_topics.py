@@ -203,6 +203,28 @@ def test_a_throttle_that_is_taken_away_lets_a_move_finish_at_once() -> None:
     cluster.wait(lambda: not moving(cluster), "it is moved", 10_000)
 
 
+@pytest.mark.parametrize("rate", ["0", "10"])
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_replicas_that_are_throttled_no_more_go_on_at_once_whatever_the_rate_is(
+    side: str, rate: str
+) -> None:
+    """T3: at ten bytes a second one batch is paid for after more than an hour."""
+    cluster, client = big_topic()
+    for broker_id in (1, 2, 3):
+        rates = {f"{side}_replication_throttled_rate": rate}
+        assert alter(cluster.client(broker_id), BROKER, str(broker_id), **rates) == "none"
+    replicas = f"{side}_replication_throttled_replicas"
+    assert alter(client, TOPIC, "events", **{replicas: "*"}) == "none"
+    cluster.run_for(500)
+    assert reassign(cluster, "events", [3, 2]) == "none"
+    cluster.run_for(3_000)
+    replica = cluster.held(3, "events")
+    assert replica.log.log_end_offset < 20
+    assert alter(client, TOPIC, "events", **{replicas: None}) == "none"
+    cluster.wait(lambda: replica.log.log_end_offset == 20, "it has everything", 2_000)
+    cluster.wait(lambda: not moving(cluster), "it is moved", 10_000)
+
+
 def test_a_move_can_be_taken_back() -> None:
     """T3."""
     cluster, client = big_topic()

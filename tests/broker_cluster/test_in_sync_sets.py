@@ -3,9 +3,19 @@
 import pytest
 
 from support.brokers import one_batch
-from support.cluster_calls import ask_offset, describe, read, try_write, write
+from support.cluster_calls import (
+    ask_offset,
+    describe,
+    elect,
+    read,
+    reassign,
+    try_write,
+    write,
+)
 from support.sim_cluster import LAG_MS_MAX, SimCluster
+from support.sim_machines import SESSION_TIMEOUT_MS
 from tidelog.base.coordination import SetData
+from tidelog.replication.isr import PendingShrink
 
 
 @pytest.fixture
@@ -204,3 +214,36 @@ def test_a_follower_rejoins_although_its_leader_hears_of_its_return_late(seed: i
     cluster.run_for(1_000)
     cluster.network.mend()
     cluster.wait_isr("events")
+
+
+def test_a_replica_that_was_away_and_leads_again_waits_for_what_it_wrote_before() -> None:
+    """I4, X29: the coordinator has not answered what the replica wrote before it was moved away;
+    there is one write at a time for a partition, whichever replica of it this is."""
+    cluster = SimCluster(replica_lag_time_max_ms=200, replica_fetch_wait_max_ms=50)
+    controller = cluster.controller
+    leader, other = (broker_id for broker_id in (1, 2, 3) if broker_id != controller)
+    cluster.create("events", replicas=[[leader, controller, other]])
+    write(cluster, "events", "a")
+    cluster.wait_caught_up("events")
+    first = cluster.held(leader, "events")
+    cluster.session(leader).lose_connection(done=0, away_ms=SESSION_TIMEOUT_MS - 100)
+    fall_behind(cluster, other, leader)
+    cluster.network.mend()
+    assert reassign(cluster, "events", [controller, other]) == "none"
+    cluster.wait(lambda: cluster.replica(leader, "events") is None, "it is moved away")
+    assert reassign(cluster, "events", [leader, controller, other]) == "none"
+    cluster.wait_isr("events")
+    assert elect(cluster, "events") == "none"
+    cluster.wait_led("events", by=leader)
+    assert cluster.held(leader, "events") is not first
+    fall_behind(cluster, other, leader)
+    cluster.wait_isr("events", leader, controller)
+    assert read(cluster, "events") == ["a", "b", "b"]
+
+
+def fall_behind(cluster: SimCluster, follower: int, leader: int) -> None:
+    """Until its leader proposes to go on without it."""
+    cluster.cut(follower, leader)
+    cluster.client(leader).produce("events", one_batch("b"), acks=1)
+    replica = cluster.held(leader, "events").replica
+    cluster.wait(lambda: isinstance(replica.isr, PendingShrink), "it is to go", 2_000)

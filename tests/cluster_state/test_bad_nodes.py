@@ -49,6 +49,28 @@ def test_a_topic_that_cannot_be_read_is_left_alone(
     assert cluster.data(path) == data
 
 
+def test_a_topic_that_can_be_read_again_is_there_again_for_brokers_that_knew_it_before() -> None:
+    """Were it taken for deleted, groups would forget how far they have read it."""
+    cluster = Cluster()
+    first, second, third = (cluster.started(broker_id) for broker_id in range(3))
+    first.create(NewTopic(name="good"), NewTopic(name="bad"))
+    path = "/config/topics/bad"
+    data = cluster.data(path)
+    cluster.put(path, b"{")
+    first.die()
+    cluster.forget_the_dead()
+    image = third.metadata.image
+    assert cluster.loop.run_until(lambda: list(image.unreadable) == ["bad"])
+    assert second.is_controller
+    assert list(image.topics) == ["good"]
+    cluster.put(path, data)
+    second.die()
+    cluster.forget_the_dead()
+    assert cluster.loop.run_until(lambda: third.is_controller and not image.unreadable)
+    cluster.loop.run_for(1000)
+    assert sorted(image.topics) == ["bad", "good"]
+
+
 def test_a_name_that_no_topic_can_have_is_left_alone() -> None:
     cluster = prepared()
     cluster.put("/brokers/topics/..b\u00e4d", b"{}")

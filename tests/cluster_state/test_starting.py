@@ -327,6 +327,17 @@ def test_a_topic_of_an_older_kafka_gets_an_id() -> None:
     assert cluster.json("/brokers/topics/t")["partitions"] == {"0": [0]}
 
 
+def test_each_topic_of_an_older_kafka_gets_an_id_of_its_own() -> None:
+    """Before it has one it is told from the others by its name alone."""
+    cluster = Cluster()
+    for name in ("t", "u", "v"):
+        cluster.put(f"/brokers/topics/{name}", b'{"version":1,"partitions":{"0":[0]}}')
+    image = cluster.started().metadata.image
+    ids = {name: id_bytes(cluster.json(f"/brokers/topics/{name}")["topic_id"]) for name in "tuv"}
+    assert {topic.name: topic.topic_id for topic in image.topics.values()} == ids
+    assert image.topic_names == {topic_id: name for name, topic_id in ids.items()}
+
+
 def test_a_topic_that_kafka_made_gets_the_node_that_tells_it_from_others_of_its_name() -> None:
     """I4, X15: without it the topic's leaders could not change an ISR."""
     cluster = Cluster()

@@ -6,6 +6,7 @@ X22: suspended is not expired; after an expiry all watches are gone and a new se
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from tidelog.base.coordination import (
     Trouble,
 )
 from tidelog.base.errors import BadValue
+from tidelog.cluster.writing import insist
 from tidelog.world.real.loop import EpollLoop
 from tidelog.world.real.zookeeper import ZooKeeper
 from tidelog.world.real.zookeeper_server import Place, ZooKeeperServer
@@ -419,6 +421,27 @@ def test_a_chroot_is_made_and_nothing_outside_it_is_seen(connect: str) -> None:
     assert seen.events == [("deleted", made), ("children", "/")]
     for each in (place, all_of_it):
         each.release()
+
+
+def test_a_chroot_is_made_also_if_its_first_connection_is_lost(connect: str, proxy: Proxy) -> None:
+    """X22: the session lives on, in another connection."""
+    known: list[int] = []
+
+    def lose_it(session_id: int, _password: bytes) -> None:
+        known.append(session_id)
+        proxy.cut()
+
+    loop = EpollLoop()
+    chroot = f"{connect.partition('/')[2]}/deep/er"
+    coordination = ZooKeeper(f"{proxy.address}/{chroot}", 30_000, loop.post, lose_it)
+    answers: list[object] = []
+    insist(partial(coordination.write, [Create(path="/n")]), answers.append)
+    while not answers:
+        loop.turn(0.1)
+    assert answers == [["/n"]]
+    assert known == [coordination.session_id]
+    coordination.close()
+    loop.close()
 
 
 @pytest.mark.parametrize("chroot", ["//", "/a/", "/a//b", "/../a"])

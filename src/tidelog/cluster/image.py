@@ -97,10 +97,17 @@ class Image:
         """Adds a topic, or replaces what was known of it."""
         self.remove_topic(topic.name)
         self.topics[topic.name] = topic
-        self.topic_names[topic.topic_id] = topic.name
+        if topic.topic_id != NO_TOPIC_ID:
+            self.topic_names[topic.topic_id] = topic.name
 
     def remove_topic(self, name: str) -> None:
         """Forgets a topic; fine if it is not known."""
         known = self.topics.pop(name, None)
         if known is not None:
-            del self.topic_names[known.topic_id]
+            self.topic_names.pop(known.topic_id, None)
+
+    def may_be(self, name: str, topic_id: bytes | None) -> bool:
+        """Whether what was kept under a topic's name and that id can be the topic's: if either is
+        not known, nobody can say that it is not."""
+        known = self.topics.get(name)
+        return known is None or topic_id is None or known.topic_id in (NO_TOPIC_ID, topic_id)

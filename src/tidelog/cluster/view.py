@@ -57,7 +57,9 @@ class View:
         return [image.topics[name] for name in names if name is not None]
 
     def _remove(self, topic: TopicInfo) -> None:
-        self._bury(topic.topic_id)
+        """One that cannot be read now is there still, and returns when it can be."""
+        if topic.name not in self._image.unreadable:
+            self._bury(topic.topic_id)
         self._image.remove_topic(topic.name)
 
     def _bury(self, topic_id: bytes) -> None:

@@ -78,6 +78,8 @@ class ZooKeeper:
         """None until the first connection: whoever asks first need not hear of it."""
         self._session_id = 0
         self._connection = 0
+        self._has_root = not self._root
+        """Whether the chroot is known to be there."""
         self._watches = LeftWatches()
         self._waiting: deque[Asked[Any]] = deque()
         """Not sent yet."""
@@ -248,10 +250,10 @@ class ZooKeeper:
         is_first, is_new = self._state is None, session_id != self._session_id
         self._state = SessionState.connected
         self._session_id, self._connection = session_id, connection
-        if is_new:
+        if is_new or not self._has_root:
             self._make_chroot()
         for lists in self._watches.lists():
-            self._ask_first(SetWatches(last_zxid, lists))
+            self._ask_first(SetWatches(last_zxid, lists), _hear_nothing)
         self._send_waiting()
         if not is_first:
             self._tell_next(self._announcements())
@@ -260,10 +262,14 @@ class ZooKeeper:
         for end, letter in enumerate(self._root + "/"):
             if letter == "/" and end:
                 made = Writing([Create(path=self._root[:end])], "")
-                self._ask_first(made.request())
+                self._ask_first(made.request(), self._made_chroot)
 
-    def _ask_first(self, request: Any) -> None:
-        asked: Asked[Any] = Asked(ROOT, _hear_nothing, request)
+    def _made_chroot(self, answer: object) -> None:
+        """Made now or before: what counts is that the last one was answered at all."""
+        self._has_root = not isinstance(answer, CoordinationError)
+
+    def _ask_first(self, request: Any, done: Done[Any]) -> None:
+        asked: Asked[Any] = Asked(ROOT, done, request)
         self._asked.append(asked)
         self._send(asked)
 
