@@ -3,6 +3,7 @@
 import pytest
 
 from support.logs import IDENTITY, NOW, PARTITION, batch
+from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.disk_work import DiskWork
 from tidelog.log.log_dir import LogDir
@@ -42,3 +43,33 @@ def test_a_replica_is_made_although_its_predecessor_is_still_being_written_to(se
     assert ends == ["deleted", "made"]
     assert log_dir.topic_id(PARTITION) == NEW_ID
     assert log_dir.logs[PARTITION].log_end_offset == 0
+
+
+def test_who_asked_for_a_replica_is_called_back_also_after_a_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The request of a controller waits for it, and all that come after that request."""
+    disk = SimDisk()
+    loop = SimLoop(disk.clock)
+    work = DiskWork(loop)
+    log_dir = LogDir("/data", disk, disk.clock)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    slow = SlowAppends(work, disk.clock, SimWorkers(disk), SimPressure(0))
+    placing = Placing(Logs([log_dir]), work, slow)
+    ends: list[str] = []
+    new = NewReplica(partition=PARTITION, settings=SETTINGS, topic_id=NEW_ID)
+
+    def broken(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidelog.log.replicas.PartitionLog", broken)
+        placing.make([new], lambda: ends.append("not made"))
+        with pytest.raises(ZeroDivisionError):
+            loop.run()
+    assert ends == ["not made"]
+    assert PARTITION not in log_dir.logs
+    other = NewReplica(partition=TopicPartition("other", 0), settings=SETTINGS, topic_id=OLD_ID)
+    placing.make([other], lambda: ends.append("made"))
+    loop.run()
+    assert ends == ["not made", "made"]

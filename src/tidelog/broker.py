@@ -374,21 +374,22 @@ class Broker:
 
     def _wait_for_disk(self, done: Callable[[], None], deadline_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()
-        if self.slow_appends.is_idle and self._disk_work.is_idle and self.hosting.is_idle:
-            self._broker_doors.close(partial(self._close, done), now_ms)
-        elif now_ms >= deadline_ms:
-            # What is still being written must not be taken for whole by the next start.
-            _log.error("stopped without closing the logs why=a disk does not come to an end")
-            done()
+        is_idle = self.slow_appends.is_idle and self._disk_work.is_idle and self.hosting.is_idle
+        if is_idle or now_ms >= deadline_ms:
+            self._broker_doors.close(partial(self._close, done, is_idle), now_ms)
         else:
             self.loop.call_at(now_ms + 10, partial(self._wait_for_disk, done, deadline_ms))
 
-    def _close(self, done: Callable[[], None]) -> None:
-        for partition in self.partitions:
-            log_dir = partition.log.home
-            assert isinstance(log_dir, LogDir)
-            log_dir.high_watermarks[partition.name] = partition.high_watermark
-        self.logs.close()
+    def _close(self, done: Callable[[], None], is_idle: bool) -> None:
+        if is_idle:
+            for partition in self.partitions:
+                log_dir = partition.log.home
+                assert isinstance(log_dir, LogDir)
+                log_dir.high_watermarks[partition.name] = partition.high_watermark
+            self.logs.close()
+        else:
+            # What is still being written must not be taken for whole by the next start.
+            _log.error("stopped without closing the logs why=a disk does not come to an end")
         self._calls.close()
         if self._peers is not None:
             self._peers.close()

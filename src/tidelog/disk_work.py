@@ -61,7 +61,8 @@ class DiskWork:
                 queue.popleft()
             except BaseException:
                 queue.popleft()
-                self.loop.call_soon(partial(self._go_on, key, None))
+                if queue:
+                    self.loop.call_soon(partial(self._go_on, key, None))
                 raise
             else:
                 self.loop.offload(key, wait, partial(self._go_on, key))

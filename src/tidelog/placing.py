@@ -9,7 +9,6 @@ not in any dir then.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.disk_work import COMMON, MAKING, DiskWork
 from tidelog.log.log_dir import LogDir
@@ -104,7 +103,7 @@ def _shares(
 def _telling(steps: Steps, ended: Then) -> Steps:
     try:
         yield from steps
-    except KafkaError:
+    except Exception:
         ended()
         raise
     ended()

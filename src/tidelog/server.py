@@ -13,15 +13,19 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.base.coordination import Coordination
+from tidelog.base.errors import BadValue
+from tidelog.base.ports import Lock
 from tidelog.base.settings import BROKER, Settings
 from tidelog.base.settings.no_effect import ignored
 from tidelog.base.world import World
 from tidelog.broker import Broker
+from tidelog.log.log_dir import LOCK
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import open_embedded
@@ -65,6 +69,7 @@ class Process:
         self._cleaning, self._inspecting = RealWorkers(), WorkersByTask()
         self._disk = disk = RealDisk()
         self._ensemble: Ensemble | None = None
+        self._tree_lock: Lock | None = None
         self._network = RealNetwork(
             self.loop,
             backlog=settings.whole("socket.listen.backlog.size"),
@@ -91,6 +96,7 @@ class Process:
     def _open_coordination(self, folder: str) -> Coordination:
         """ZooKeeper where the settings name one; otherwise a tree of this node's own."""
         if self._settings["zookeeper.connect"] is None:
+            self._take_tree(folder)
             return open_embedded(
                 Place(disk=self._disk, loop=self.loop, clock=self._clock, folder=folder)
             )
@@ -99,15 +105,31 @@ class Process:
         self._ensemble = Ensemble(self._settings, self.loop.post)
         return self._ensemble.coordination
 
+    def _take_tree(self, folder: str) -> None:
+        """The log dir is let go of while a thread may still write to the tree, or replace its
+        snapshot: that must not fall among what another process writes there."""
+        self._disk.make_folder(folder)
+        try:
+            self._tree_lock = self._disk.lock(f"{folder}/{LOCK}")
+        except BlockingIOError as error:
+            raise BadValue(
+                f"{folder} is in use by another process: stop it, or set log.dirs"
+            ) from error
+
     def run(self, began: float) -> None:
         failure: list[Exception] = []
 
         def started(error: Exception | None) -> None:
-            if error is None:
-                self._serve(began)
-            else:
+            if error is not None:
                 failure.append(error)
                 self.loop.stop()
+                return
+            try:
+                self._serve(began, self._listen_for_metrics())
+            except BadValue as taken:
+                # It is a member by now, and leaves in order.
+                failure.append(taken)
+                self.loop.call_soon(self._stop)
 
         signals = Signals(self.loop, {signal.SIGTERM: self._stop, signal.SIGINT: self._stop})
         self.broker.start(started)
@@ -116,10 +138,12 @@ class Process:
         self._cleaning.close()
         self._inspecting.close()
         self.loop.close()
+        if self._tree_lock is not None:
+            self._tree_lock.release()
         if failure:
             raise failure[0]
 
-    def _serve(self, began: float) -> None:
+    def _serve(self, began: float, metrics: str | None) -> None:
         for name, host, port in self.broker.endpoints:
             print(f"listening on {name}://{host or '0.0.0.0'}:{port}", flush=True)
         folders = ", ".join(str(Path(path).resolve()) for path in self._settings.log_dirs)
@@ -131,19 +155,26 @@ class Process:
             len(self.broker.partitions),
             time.monotonic() - began,
         )
-        self._serve_metrics()
+        if metrics is not None:
+            print(f"metrics on {metrics}", flush=True)
         self._keep_garbage_small()
 
-    def _serve_metrics(self) -> None:
+    def _listen_for_metrics(self) -> str | None:
+        """Where they are served, if they are."""
         port = self._settings["metrics.port"]
-        if port is not None:
-            from tidelog.metrics import MetricsPages
+        if port is None:
+            return None
+        from tidelog.metrics import MetricsPages
 
-            assert isinstance(port, int)
-            host = self.broker.endpoints[0][1]
-            pages = MetricsPages(self.broker, self.loop, self._clock)
+        assert isinstance(port, int)
+        host = self.broker.endpoints[0][1]
+        pages = MetricsPages(self.broker, self.loop, self._clock)
+        try:
             taken = self._network.listen(host, port, pages.accept)
-            print(f"metrics on http://{host or '0.0.0.0'}:{taken.port}/metrics", flush=True)
+        except OSError as error:
+            advice = "stop what uses it, or " if error.errno == EADDRINUSE else ""
+            raise BadValue(f"{error.strerror}; {advice}set metrics.port") from error
+        return f"http://{host or '0.0.0.0'}:{taken.port}/metrics"
 
     def _stop(self) -> None:
         if not self._is_stopping:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.brokers import API_VERSIONS, METADATA, SimNode, one_batch
+from support.brokers import API_VERSIONS, FETCH, METADATA, SimNode, one_batch
 from tidelog.handlers.connection import IN_FLIGHT_MAX
 from tidelog.handlers.table import APIS
 from tidelog.slices import SLICE_STEPS, Sliced
@@ -199,6 +199,27 @@ def test_a_stop_answers_what_was_accepted(node: SimNode) -> None:
     assert len(client.answers) == 1 + accepted
     assert len(waiting.answers) == 1
     assert client.closed_why is not None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stop_answers_what_was_held_and_waits_no_longer(seed: int) -> None:
+    """The last answers are more than the client takes at once, and are to arrive all the same."""
+    node = SimNode(seed)
+    client = node.client()
+    client.create("events")
+    client.produce("events", one_batch("x" * 90_000))
+    (connection,) = node.broker.doors.connections
+    for _ in range(30):
+        client.send_fetch([("events", 0, 0)])
+    client.until(lambda: len(connection._held) > 3)
+    answered, held = node.broker.counters.times[FETCH].count, len(connection._held)
+    began_ms = node.clock.monotonic_ms()
+    node.stop()
+    took_ms = node.clock.monotonic_ms() - began_ms
+    node.loop.run_for(1_000)
+    assert len(client.answers) == 2 + answered + held
+    assert client.closed_why == "closed by the peer"
+    assert took_ms < 5_000
 
 
 def test_nobody_is_let_in_while_the_broker_stops(node: SimNode) -> None:

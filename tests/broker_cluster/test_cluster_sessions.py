@@ -8,6 +8,7 @@ from support.brokers import API_VERSIONS, CREATE_TOPICS, one_batch
 from support.cluster_calls import assert_alike, describe, log_values, read, try_write, write
 from support.sim_cluster import SimCluster
 from tidelog.base import control
+from tidelog.log.steps import Steps
 
 
 @pytest.fixture
@@ -278,3 +279,24 @@ def test_a_stop_goes_on_in_order_when_the_coordinator_is_back_in_time(cluster: S
     cluster.wait(lambda: cluster.state("events")["leader"] == 2, "another leads")
     assert not ended
     assert cluster.loop.run_until(lambda: bool(ended), 120_000)
+
+
+def without_an_end() -> Steps:
+    while True:
+        yield lambda: None
+
+
+def test_a_broker_whose_disk_does_not_come_to_an_end_stops_being_a_member(
+    cluster: SimCluster,
+) -> None:
+    """Its process may wait for that disk for ever, and must not stay controller meanwhile."""
+    first = cluster.controller
+    broker = cluster.broker(first)
+    broker._disk_work.run("a flush", broker.logs.dirs[0], without_an_end())
+    ended: list[bool] = []
+    broker.stop(lambda: ended.append(True))
+    assert cluster.loop.run_until(lambda: bool(ended), 120_000)
+    tree = cluster.ensemble.tree
+    cluster.wait(lambda: tree.exists(f"/brokers/ids/{first}") is None, "it is not registered")
+    assert cluster.controller != first
+    assert cluster.machines[first].disk.stat("/data/.kafka_cleanshutdown") is None

@@ -134,6 +134,8 @@ def test_names_and_expressions_choose_topics(choice: Choice, expected: list[str]
     [
         Choice(names=["c", "x"]),
         Choice(names=[], expression="x.*"),
+        Choice(names=[], expression=""),
+        Choice(names=[], expression=" ,"),
         Choice(names=[], topic_id="x"),
     ],
 )

@@ -17,6 +17,7 @@ from support.two_dirs import two_dirs
 from support.wire_client import wait_until
 from tidelog.client import apis
 from tidelog.client.client import Client
+from tidelog.world.real.disk import RealDisk
 
 LOG_LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} [A-Z]+ tidelog\.[\w.]+ \S.*"
 """Time, level, who, and what."""
@@ -99,6 +100,18 @@ def test_a_folder_or_a_port_in_use_is_named(tmp_path: Path) -> None:
             f"tidelog: Address already in use: cannot listen on 127.0.0.1:{port}; "
             "stop what uses it, or set listeners\n"
         )
+        same_metrics = run(
+            "--set",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "--set",
+            f"metrics.port={port}",
+            folder=tmp_path,
+        )
+        assert same_metrics.returncode == 1
+        assert same_metrics.stderr.splitlines()[-1] == (
+            f"tidelog: Address already in use: cannot listen on 127.0.0.1:{port}; "
+            "stop what uses it, or set metrics.port"
+        )
         same_folder = run(
             "--set",
             "listeners=PLAINTEXT://127.0.0.1:0",
@@ -108,9 +121,30 @@ def test_a_folder_or_a_port_in_use_is_named(tmp_path: Path) -> None:
         )
         assert same_folder.returncode == 1
         assert str(server.log_dir) in same_folder.stderr
-        assert "Traceback" not in same_port.stderr + same_folder.stderr
+        said = same_port.stderr + same_metrics.stderr + same_folder.stderr
+        assert "Traceback" not in said
     finally:
         server.close()
+
+
+def test_nobody_opens_the_tree_while_another_may_still_write_to_it(tmp_path: Path) -> None:
+    """A process lets go of its log dir before its threads have ended."""
+    server = TidelogServer(tmp_path, {})
+    server.start()
+    folder = f"{server.log_dir}/znodes"
+    try:
+        with pytest.raises(BlockingIOError):
+            RealDisk().lock(f"{folder}/.lock")
+    finally:
+        server.close()
+    held = RealDisk().lock(f"{folder}/.lock")
+    settings = ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={server.log_dir}")
+    ended = run("--set", settings[0], "--set", settings[1], folder=tmp_path)
+    held.release()
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"tidelog: {folder} is in use by another process: stop it, or set log.dirs\n"
+    )
 
 
 def test_a_level_there_is_none_of_is_refused(tmp_path: Path) -> None:

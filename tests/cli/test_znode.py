@@ -208,6 +208,19 @@ def test_what_is_not_in_zookeeper_is_named_and_not_made(connect: str) -> None:
     assert run("ls", "--zookeeper", other)[0] == 1, "looking makes no chroot"
 
 
+@pytest.mark.parametrize("connect", ["::1", "[::1:2181", "[a]:2181", "zoo1:99999", "a:1,:2/b"])
+def test_what_cannot_be_a_zookeeper_is_refused_with_what_would_be_right(
+    connect: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(f"broker.id=3\nzookeeper.connect={connect}\n")
+    for where in (("--zookeeper", connect), ("--config", str(config))):
+        status, _, err = run("ls", *where)
+        assert status == 1
+        assert f"zookeeper.connect={connect.partition('/')[0]}" in err
+        assert "must be host:port separated by commas" in err
+
+
 def test_a_zookeeper_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.world.real.zookeeper_reading._ANSWER_SECONDS_MAX", 0.5)
     nobody = f"127.0.0.1:{free_ports(1)[0]}"

@@ -97,8 +97,9 @@ def test_a_configuration_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     config = tmp_path / "zoo.cfg"
     config.write_text(
-        f"# a comment\ntickTime=2000\ndataDir={tmp_path}/own\nclientPort = {port}\n"
-        "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
+        f"# für alle\ntickTime=2000\ndataDir={tmp_path}/own\nclientPort = {port}\n"
+        "admin.enableServer=false\n4lw.commands.whitelist=srvr\n",
+        encoding="latin-1",
     )
     with running("--config", str(config), folder=tmp_path) as (_, address):
         assert split_address(address) == ("127.0.0.1", port)

@@ -2,6 +2,7 @@
 over, and nothing else is (P1).
 """
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -129,6 +130,25 @@ def test_who_takes_long_over_a_chunk_is_given_the_next_one_though_the_connection
         time.sleep((LITTLE_MS + 100) / 1000)
         assert list(map(bytes, chunks)) == [SECOND]
     assert broker.offsets == [0, END // 2, END // 2], "the second was asked for again"
+
+
+def test_an_answer_that_comes_slowly_is_waited_for_as_long_as_it_comes() -> None:
+    """As over a network that many share: asked for again, it would come as slowly."""
+    broker = Broker(asked_min=0)
+
+    def send(connection: socket.socket, answer: bytes) -> None:
+        size = len(answer) // 10 if RECORDS in answer else len(answer)
+        for at in range(0, len(answer), size):
+            connection.sendall(answer[at : at + size])
+            time.sleep(0.4 if size < len(answer) else 0)
+
+    with (
+        scripted(broker.answer, [TOPIC]) as brokers,
+        Client(brokers.addresses[1], timeout_ms=3_000) as client,
+        RangeReader(client, wait_ms_max=0, patience_ms=6_000) as reader,
+    ):
+        brokers.send = send
+        assert [offset for offset, _ in read_all(reader, whole("old", END))] == list(range(END))
 
 
 class InTwo(Broker):

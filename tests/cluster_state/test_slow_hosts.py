@@ -4,10 +4,12 @@ nothing of a session that is over."""
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from support.members import Cluster, Member
 from tidelog.base.control import LeaderAndIsrRequest, LeaderAndIsrResponse, UpdateMetadataRequest
 from tidelog.base.errors import ErrorCode
-from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.requests import Change, NewTopic
 
 Answer = Callable[[], None]
 
@@ -103,3 +105,32 @@ def test_a_host_that_is_slow_is_told_everything_all_the_same() -> None:
     assert cluster.loop.run_until(
         lambda: all(is_led(member, topic) for member in (first, second) for topic in wanted)
     )
+
+
+def test_a_broker_hears_its_controller_after_a_bug() -> None:
+    """The request that met it is answered with an error, and those behind it are acted on."""
+    cluster = Cluster()
+    member = cluster.started(0)
+    requests = [request for _, _, request in cluster.exchange.log]
+    metadata = next(r for r in requests if isinstance(r, UpdateMetadataRequest))
+    states = next(r for r in requests if isinstance(r, LeaderAndIsrRequest))
+    obeying, held = member.metadata._obeying, slow_down(member, None)
+    responses: list[Any] = []
+    member.metadata.handle(states, responses.append)
+    member.metadata.handle(metadata, responses.append)
+    member.metadata.handle(metadata, responses.append)
+    update, bugs = obeying._view.update, ["here"]
+
+    def broken_once(request: UpdateMetadataRequest) -> Change:
+        if bugs:
+            raise AssertionError(bugs.pop())
+        return update(request)
+
+    obeying._view.update = broken_once  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="here"):
+        held.pop()()
+    wanted = [ErrorCode.none, ErrorCode.unknown_server_error, ErrorCode.none]
+    assert [response.error_code for response in responses] == wanted
+    slow_down(member, 5)
+    member.create(NewTopic(name="t"))
+    assert cluster.loop.run_until(lambda: is_led(member, "t"))

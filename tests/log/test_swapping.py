@@ -128,6 +128,24 @@ def test_aborted_transactions_are_known_after_a_second_power_loss_in_the_opening
                 return
 
 
+# -- one after the other
+
+
+def test_what_was_swapped_in_is_there_after_a_power_loss_in_the_next_compaction() -> None:
+    """Which has written its own files for the same segments by then."""
+    for seed in range(40):
+        sim = with_aborted_data()
+        found = cleaner(sim, FEW_KEYS // 2)
+        assert found.run_once() is not None
+        held = contents(sim.log)
+        candidate = found.pick()
+        assert candidate is not None
+        assert found.begin(candidate).job.result()
+        lose_power(sim, seed)
+        sim.open()
+        assert contents(sim.log) == held
+
+
 # -- cuts
 
 

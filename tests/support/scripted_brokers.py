@@ -30,6 +30,7 @@ class ScriptedBrokers:
         self._connections: list[socket.socket] = []
         self.asked: list[tuple[int, int]] = []
         """Broker and API, in order."""
+        self.send: Callable[[socket.socket, bytes], None] = socket.socket.sendall
         self.clients: set[str] = set()
         """How those who asked call themselves."""
         self.addresses = {
@@ -76,7 +77,7 @@ class ScriptedBrokers:
                 values = {"throttle_time": 0, **self._values(number, key, body)}
                 entity = build(codec.entity_type(key, version, "response"), values)
                 answer = codec.write_response(key, version, header.correlation_id, entity)
-                connection.sendall(answer)
+                self.send(connection, bytes(answer))
 
     def _values(self, number: int, key: int, body: Any) -> Mapping[str, Any]:
         if key == API_VERSIONS:

@@ -44,9 +44,12 @@ def _wanted(topics: Iterable[Topic], choice: Choice) -> Iterable[tuple[str, list
     names = [topic.name for topic in topics]
     for name in choice.names:
         yield name, [name] if name in names else []
-    for part in (choice.expression or "").split(","):
-        if part.strip():
-            yield part.strip(), _matching(part.strip(), names)
+    if choice.expression is not None:
+        parts = [part.strip() for part in choice.expression.split(",")]
+        for part in filter(None, parts):
+            yield part, _matching(part, names)
+        if not any(parts):
+            yield f"'{choice.expression}'", []
     if choice.topic_id is not None:
         same = [topic.name for topic in topics if topic.topic_id == choice.topic_id]
         yield f"with the id {choice.topic_id}", same

@@ -18,7 +18,7 @@ from tidelog.client.addresses import Address
 from tidelog.client.apis import API_VERSIONS, Api, choose_version
 from tidelog.client.building import Values, build
 from tidelog.client.errors import Unreachable
-from tidelog.client.sockets import Stream, connect
+from tidelog.client.sockets import Stream, connect, now_ms
 from tidelog.wire import codec
 from tidelog.wire.frames import FrameReader, ReceiveBuffers
 from tidelog.wire.header import request_header
@@ -80,16 +80,20 @@ class Connection:
         """A whole frame."""
         self._stream.send_pieces(pieces, deadline_ms)
 
-    def receive(self, room: Room, deadline_ms: int) -> memoryview:
-        """The next answer frame, without its length; good until the next one is received."""
+    def receive(self, room: Room, deadline_ms: int, stall_ms: int | None = None) -> memoryview:
+        """The next answer frame, without its length; good until the next one is received. With
+        `stall_ms`, one that has begun to come may take longer, as long as it does not stop for
+        that long: a large one comes slowly where many share a network."""
         size = INT32.unpack_from(self._fill(room.view(INT32.size), deadline_ms))[0]
         if not 0 <= size <= ANSWER_BYTES_MAX:
             raise self.not_understood(f"a frame of {size} bytes")
-        return self._fill(room.view(size), deadline_ms)
+        return self._fill(room.view(size), deadline_ms, stall_ms)
 
-    def _fill(self, view: memoryview, deadline_ms: int) -> memoryview:
+    def _fill(self, view: memoryview, deadline_ms: int, stall_ms: int | None = None) -> memoryview:
         filled = 0
         while filled < len(view):
+            if stall_ms is not None:
+                deadline_ms = now_ms() + stall_ms
             size = self._stream.receive_into(view[filled:], deadline_ms)
             if size == 0:
                 raise Unreachable(self.address, f"{self.address} closed the connection")

@@ -65,8 +65,9 @@ class FetchLink:
     def answer(self, room: Room) -> FetchedPartition | None:
         """What was asked for, with its records in `room`; None if the broker, because it is asked
         too much, says nothing."""
-        deadline_ms = now_ms() + self._client.timeout_ms + self._options.wait_ms_max
-        frame = self._connection.receive(room, deadline_ms)
+        timeout_ms = self._client.timeout_ms
+        deadline_ms = now_ms() + timeout_ms + self._options.wait_ms_max
+        frame = self._connection.receive(room, deadline_ms, stall_ms=timeout_ms)
         asked, self._asked = self._asked, 0
         try:
             response = read_fetch_response(frame, self._version)

@@ -2,7 +2,8 @@
 
 Requests are let through by `fencing` or refused, and acted on one at a time, in the order they
 came in. Those that come while the broker registers wait until it knows its own epoch: a controller
-may see the registration before the broker does.
+may see the registration before the broker does. A request that a bug has spoilt is answered with
+an error, so that it comes again and the next ones are heard.
 """
 
 import logging
@@ -44,7 +45,8 @@ class Obeying:
         self._parked: list[Callable[[], None]] | None = None
         """Not None while the broker registers."""
         self._waiting: deque[tuple[FencedRequest, Callable[[Any], None]]] = deque()
-        self._is_busy = False
+        self._under_way: Callable[[Any], None] | None = None
+        """How the request that is acted on is to be answered."""
         self._knows_metadata = False
         self._knows_states = False
         self._told: Callable[[], None] = lambda: None
@@ -94,10 +96,15 @@ class Obeying:
             self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and not self._is_busy:
+        while self._waiting and self._under_way is None:
             request, done = self._waiting.popleft()
-            self._is_busy = True
-            self._obey(request, partial(self._obeyed, request, done))
+            self._under_way = obeyed = partial(self._obeyed, request, done)
+            try:
+                self._obey(request, obeyed)
+            except Exception:
+                if self._under_way is obeyed:
+                    obeyed(refused(request, ErrorCode.unknown_server_error))
+                raise
 
     def _obey(self, request: FencedRequest, done: Callable[[Any], None]) -> None:
         code = self.fencing.refusal(request)
@@ -129,7 +136,7 @@ class Obeying:
 
     def _obeyed(self, request: FencedRequest, done: Callable[[Any], None], response: Any) -> None:
         """A session that ended meanwhile has undone it."""
-        self._is_busy = False
+        self._under_way = None
         if response.error_code == ErrorCode.none and not self._is_of_this_session(request):
             response = refused(request, ErrorCode.stale_broker_epoch)
         if self._knows_metadata and self._knows_states:

@@ -331,13 +331,16 @@ class ClientConnection:
         self._end_share()
         if held:
             self._go_on_later()
-        elif not self._is_crowded() and not self._is_finishing:
+        elif self._is_finishing:
+            self._close_if_finished()
+        elif not self._is_crowded():
             self._is_paused = False
             self._link.resume()
 
     def _go_on_later(self, delay_ms: int = 0) -> None:
         """In another turn, when what was answered has left."""
-        if self._held and self._share_bytes <= 0 and not self._is_waiting and not self._is_closed:
+        is_due = self._share_bytes <= 0 if self._held else self._is_finishing
+        if is_due and not self._is_waiting and not self._is_closed:
             self._is_waiting = True
             node = self._node
             at_ms = node.clock.monotonic_ms() + delay_ms
@@ -373,8 +376,12 @@ class ClientConnection:
                 request.on_stop()
 
     def _close_if_finished(self) -> None:
+        """Of what was held, the last answers may be more than the peer takes at once."""
         if self._is_finishing and not self._pending and not self._held:
-            self.close("the broker stops")
+            if self._is_paused and self._link.queued_bytes:
+                self._go_on_later()
+            else:
+                self.close("the broker stops")
 
     def abort(self, why: str) -> None:
         _log.info("aborting peer=%s client=%s why=%s", self._link.peer, self.client_id, why)
@@ -384,13 +391,8 @@ class ClientConnection:
     def close(self, why: str) -> None:
         if not self._is_closed:
             self._is_closed = True
-            _log.log(
-                logging.INFO if self._is_finishing else logging.WARNING,
-                "closing peer=%s client=%s why=%s",
-                self._link.peer,
-                self.client_id,
-                why,
-            )
+            level = logging.INFO if self._is_finishing else logging.WARNING
+            _log.log(level, "closing peer=%s client=%s why=%s", self.peer, self.client_id, why)
             self._link.close()
 
 

@@ -125,6 +125,8 @@ def swap_in(log: PartitionLog, group: Mapping[str, Any], now_ms: int) -> Iterato
         yield
     if new in log.segments.all:
         new.move(log.disk, "")
+        # Beside the `.cleaned` files of the next compaction it would be taken for undecided.
+        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from tidelog.base.coordination import (
     Written,
 )
 from tidelog.base.errors import BadValue
-from tidelog.world.real.zookeeper_link import Link, OnNewSession
+from tidelog.world.real.zookeeper_link import Link, OnNewSession, are_hosts
 from tidelog.world.real.zookeeper_requests import (
     WATCH_KINDS,
     Asked,
@@ -69,6 +69,11 @@ class ZooKeeper:
         nothing is sent in that session, and if it raises, nothing will be."""
         hosts, slash, chroot = connect.partition("/")
         self._root = slash + chroot if chroot else ""
+        if not are_hosts(hosts):
+            raise BadValue(
+                f"zookeeper.connect={connect}: must be host:port separated by commas, an IPv6 "
+                "address in brackets, such as zoo1:2181,[::1]:2181"
+            )
         if self._root:
             _check_chroot(self._root, connect)
         self._post = post

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.hosts import collect_hosts
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Watch, int_struct
 from kazoo.protocol.states import KeeperState
@@ -101,6 +102,15 @@ class Link:
             self._client.close()
         finally:
             ended()
+
+
+def are_hosts(hosts: str) -> bool:
+    """Whether kazoo knows where to connect to."""
+    try:
+        collect_hosts(hosts)
+    except ValueError:
+        return False
+    return True
 
 
 class _Handler(SequentialThreadingHandler):

@@ -325,8 +325,9 @@ def read_address(config: Path) -> tuple[str, int]:
 
 
 def _read_config(config: Path) -> dict[str, str]:
+    """In Latin-1, as ZooKeeper reads it."""
     settings: dict[str, str] = {}
-    for line in config.read_text(encoding="utf-8").splitlines():
+    for line in config.read_text(encoding="latin-1").splitlines():
         name, separator, value = line.partition("=")
         if separator and not line.lstrip().startswith("#"):
             settings[name.strip()] = value.strip()
