@@ -22,6 +22,8 @@ class Doors:
     # -- for the test
 
     def close(self, name: str) -> None:
+        # Who came just when it was opened may have said that he waits, and went on.
+        self._waiting(name).unlink(missing_ok=True)
         self._closed(name).touch()
 
     def open(self, name: str) -> None:
