@@ -25,7 +25,7 @@ from tidelog.base.settings import BROKER, Settings
 from tidelog.base.settings.no_effect import ignored
 from tidelog.base.world import World
 from tidelog.broker import Broker
-from tidelog.log.log_dir import LOCK
+from tidelog.log.log_dir import take_lock
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import open_embedded
@@ -109,12 +109,7 @@ class Process:
         """The log dir is let go of while a thread may still write to the tree, or replace its
         snapshot: that must not fall among what another process writes there."""
         self._disk.make_folder(folder)
-        try:
-            self._tree_lock = self._disk.lock(f"{folder}/{LOCK}")
-        except BlockingIOError as error:
-            raise BadValue(
-                f"{folder} is in use by another process: stop it, or set log.dirs"
-            ) from error
+        self._tree_lock = take_lock(self._disk, folder)
 
     def run(self, began: float) -> None:
         failure: list[Exception] = []

@@ -4,20 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from support.command_line import run
 from support.servers import Server
-from tidelog.cli.main import app
 
 
 @pytest.fixture(autouse=True)
 def _bootstrap(shared_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVER", shared_server.address)
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def configs(text: str) -> tuple[int, str, str]:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from typer.testing import CliRunner
 
 from clients.confluent import consumer, read
+from support.command_line import run
 from support.servers import Server
-from tidelog.cli.main import app
 from tidelog.records.murmur2 import partition_for
 from tidelog.spark import dead_letter_format as names
 
@@ -23,11 +22,6 @@ Header = tuple[str, bytes | None]
 def bootstrap(shared_server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVER", shared_server.address)
     return shared_server.address
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def done(*arguments: str) -> str:

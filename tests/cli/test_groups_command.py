@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from typer.testing import CliRunner
 
+from support.command_line import run
 from support.servers import Server, new_server
-from tidelog.cli.main import app
 from tidelog.client.client import Client
 from tidelog.client.offsets import commit_offsets, committed_offsets
 from tidelog.client.topics import NewTopic, create_topics
@@ -51,11 +50,6 @@ def _bootstrap(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 def client(server: Server) -> Iterator[Client]:
     with Client(server.address) as connected:
         yield connected
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def cells(output: str) -> list[list[str]]:

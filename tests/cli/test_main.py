@@ -8,18 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from support.command_line import run
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
-from tidelog.cli.main import COMMANDS, app
+from tidelog.cli.main import COMMANDS
 from tidelog.cli.mistakes import explain
 
 LOG = Path(__file__).parents[1] / "fixtures/kafka/clean/codec-zstd-0" / "00000000000000000000.log"
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_help_names_every_command_and_a_first_thing_to_try() -> None:

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from support.command_line import run
 from support.servers import Server
-from tidelog.cli.main import app
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 
@@ -16,11 +15,6 @@ TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 @pytest.fixture(autouse=True)
 def _bootstrap(shared_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVER", shared_server.address)
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def refused(*arguments: str) -> str:
@@ -85,7 +79,6 @@ def test_json_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     assert str(file) in refused("elect-leaders", "--path-to-json-file", str(file))
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 def test_output_that_finds_no_room_is_told_in_one_line() -> None:
     assert run("topics", "create", "odd-room")[0] == 0
     assert run("produce", "odd-room", "one")[0] == 0

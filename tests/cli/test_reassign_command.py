@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from support.command_line import run
 from support.servers import Server
-from tidelog.cli.main import app
 from tidelog.client.client import Client
 
 
@@ -24,11 +23,6 @@ def broker(shared_server: Server) -> int:
     with Client(shared_server.address) as client:
         (number,) = client.cluster().brokers
     return number
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def reassign(*arguments: str) -> tuple[int, str, str]:

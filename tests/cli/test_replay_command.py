@@ -4,10 +4,9 @@ import json
 
 import pytest
 from confluent_kafka import Producer
-from typer.testing import CliRunner
 
+from support.command_line import run
 from support.servers import Server
-from tidelog.cli.main import app
 
 START_MS = 1_700_000_000_000
 
@@ -16,11 +15,6 @@ START_MS = 1_700_000_000_000
 def bootstrap(shared_server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVER", shared_server.address)
     return shared_server.address
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def filled(bootstrap: str, topic: str) -> str:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from typer.testing import CliRunner
 
+from support.command_line import run
 from support.servers import Server, new_server
 from tidelog.base.errors import ErrorCode
-from tidelog.cli.main import app
 from tidelog.client import apis
 from tidelog.client.apis import limited
 from tidelog.client.client import Client
@@ -39,11 +38,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def _bootstrap(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVER", server.address)
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments), prog_name="tidelog")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def rows(*arguments: str) -> list[dict[str, Any]]:

@@ -114,7 +114,7 @@ class LogDir:
         """Makes the folder if it is not there, and keeps other processes out of it."""
         try:
             self._make_folder()
-            self._take_lock()
+            self._lock = take_lock(self.disk, self.path)
         except OSError as error:
             raise self.fail(error) from error
 
@@ -353,14 +353,6 @@ class LogDir:
                 parent = parent.rpartition("/")[0]
                 self.disk.sync_folder(parent or "/")
 
-    def _take_lock(self) -> None:
-        try:
-            self._lock = self.disk.lock(f"{self.path}/{LOCK}")
-        except BlockingIOError as error:
-            raise BadValue(
-                f"log dir {self.path} is in use by another process: stop it, or set log.dirs"
-            ) from error
-
     def _check_identity(self, identity: Mapping[str, str]) -> None:
         found = self.read_identity()
         if not found:
@@ -396,3 +388,13 @@ class LogDir:
     def _release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()
+
+
+def take_lock(disk: Disk, folder: str) -> Lock:
+    """So that a folder has one process that writes to it."""
+    try:
+        return disk.lock(f"{folder}/{LOCK}")
+    except BlockingIOError as error:
+        raise BadValue(
+            f"{folder} is in use by another process: stop it, or set log.dirs"
+        ) from error
