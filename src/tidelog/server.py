@@ -49,10 +49,13 @@ LEAVING_MS_MAX = 3_000
 _log = logging.getLogger("tidelog.server")
 
 
-def run(settings: Settings, log_level: str = "INFO") -> None:
-    """Serves until SIGTERM or SIGINT; raises what keeps it from starting."""
+def run(settings: Settings, log_level: str = "INFO", interpreted: str | None = None) -> None:
+    """Serves until SIGTERM or SIGINT; raises what keeps it from starting. `interpreted` is why its
+    code is not compiled, if it is not."""
     began = time.monotonic()
     _start_logging(log_level)
+    if interpreted is not None:
+        _log.info("runs as bytecode why=%s", interpreted)
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     for name, why in ignored(BROKER, settings):

@@ -9,6 +9,7 @@ import typer
 from tidelog.base.errors import BadValue
 from tidelog.base.properties import read_properties
 from tidelog.base.settings import Settings
+from tidelog.cli.compiled import use_compiled
 from tidelog.cli.defaults import DEFAULT_FOLDER
 
 DEFAULTS = {
@@ -51,9 +52,12 @@ def server(
     """
     if log_level.lower() not in LOG_LEVELS:
         raise BadValue(f"--log-level {log_level}: must be one of {', '.join(LOG_LEVELS)}")
+    settings = read_settings(config, assignments or [])
+    interpreted = use_compiled()
+    # Imported here: in compiled form, if there is one.
     from tidelog.server import run
 
-    run(read_settings(config, assignments or []), log_level.upper())
+    run(settings, log_level.upper(), interpreted)
 
 
 def read_settings(config: Path | None, assignments: list[str]) -> Settings:

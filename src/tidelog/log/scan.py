@@ -27,7 +27,7 @@ EVERYTHING: Final = 1 << 63
 class StoredBatch(NamedTuple):
     position: int
     header: BatchHeader
-    data: memoryview
+    data: "memoryview[int]"
 
 
 def batches(file: File, position: int, end: int) -> Iterator[StoredBatch]:

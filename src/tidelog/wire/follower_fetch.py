@@ -159,7 +159,7 @@ class Coming(NamedTuple):
     """What has come of one partition's records, and where: their size, and they themselves."""
 
     fetched: Fetched
-    records: memoryview
+    records: "memoryview[int]"
     size_at: int
     at: int
 
