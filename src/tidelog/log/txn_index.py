@@ -81,9 +81,8 @@ class TxnIndex:
 
     def ended_since(self, offset: int) -> Iterator[AbortedTransaction]:
         """Those whose marker is at an offset or behind it."""
-        first = bisect_left(self, offset, key=_marker_offset)
+        first = bisect_left(range(len(self)), offset, key=self._marker_offset)
         return (self[number] for number in range(first, len(self)))
 
-
-def _marker_offset(transaction: AbortedTransaction) -> int:
-    return transaction.last_offset
+    def _marker_offset(self, number: int) -> int:
+        return self[number].last_offset
