@@ -23,18 +23,19 @@ from tidelog.cli.entry import main
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
-class Finder:
-    left = int(sys.argv.pop(1))
+left = int(sys.argv.pop(1))
 
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        cls.left -= 1
-        if cls.left == 0:
+def count(event, _):
+    global left
+    if event == "import":
+        left -= 1
+        if left == 0:
             interrupt()
 
-sys.meta_path.insert(0, Finder)
-if Finder.left == 0:
+if left == 0:
     atexit.register(interrupt)
+else:
+    sys.addaudithook(count)
 main()
 """
 

@@ -20,7 +20,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def fields(request: FetchRequest) -> list[object]:
-    return [getattr(request, name) for name in FetchRequest.__slots__]
+    return [getattr(request, name) for name in dir(FetchRequest) if name[0] != "_"]
 
 
 @st.composite

@@ -10,9 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from importlib.abc import MetaPathFinder
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
-from importlib.metadata import version
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -29,9 +27,10 @@ LIBRARY: Final = f"{GROUP}__mypyc"
 """The module that has the code of all the others."""
 _IN: Final = {
     "tidelog": (
-        "fetch_throttle fetcher fetchers followed following in_sync partition partitions "
+        "broker fetch_throttle fetcher fetchers followed following in_sync partition partitions "
         "replication_throttles slices slow_appends verification write_gauge"
     ),
+    "tidelog.cluster": "metadata",
     "tidelog.handlers": (
         "api connection fetch fetching found local_partitions produce produce_together "
         "producing ranges straight_fetch together waiting wide_fetch wide_produce"
@@ -66,7 +65,7 @@ class Unusable(Exception):
     """Why the sources are run."""
 
 
-class CompiledModules(MetaPathFinder):
+class CompiledModules:
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
 
@@ -103,11 +102,20 @@ def folder_in(cache: str, origin: str) -> Path:
 def made_from() -> str:
     """A digest of all that the code depends on. Constants of other modules are compiled in, so
     these count too."""
-    digest = sha256(f"{sys.version} {version('kio')}".encode())
+    digest = sha256(f"{sys.version} {_version_of_kio()}".encode())
     for path in [*sources(), *_HOW]:
         digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:32]
+
+
+def _version_of_kio() -> str:
+    """`importlib.metadata` would tell, and takes longer to import than all the rest."""
+    found = PathFinder.find_spec("kio")
+    if found is None or found.origin is None:
+        raise Unusable("kio is not installed")
+    names = os.listdir(Path(found.origin).parents[1])
+    return " ".join(sorted(name for name in names if name.startswith("kio-")))
 
 
 def sources() -> list[Path]:

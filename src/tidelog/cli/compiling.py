@@ -37,24 +37,31 @@ _LINES_MAX: Final = 10
 
 def compile_broker(cache: str) -> str:
     """Compiles the modules into the cache if they are not there; what is to be said about it."""
-    target = folder_in(cache, made_from())
-    try:
-        check(target)
-    except Unusable:
-        # Only now, because it takes a while to find what is needed.
-        if missing := what_is_missing():
-            return f"the broker runs as bytecode: {missing}"
-    else:
+    origin = made_from()
+    target = folder_in(cache, origin)
+    if is_sound(target):
         return "the broker is compiled already"
+    if missing := what_is_missing():
+        return f"the broker runs as bytecode: {missing}"
     with TemporaryDirectory(dir=cache, prefix="compiling-") as work:
         _copy_sources(Path(work))
+        if made_from() != origin:
+            return "the broker runs as bytecode: its sources were just changed, try again"
         command = [sys.executable, "-P", "-m", "tidelog.cli.compiling", work]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             lines = (done.stdout + done.stderr).splitlines()[-_LINES_MAX:]
             return "\n  ".join(["the broker runs as bytecode: mypyc or cc failed", *lines])
-        _keep(Path(work) / _OUTPUT, target)
+        keep(Path(work) / _OUTPUT, target)
     return "compiled the broker"
+
+
+def is_sound(folder: Path) -> bool:
+    try:
+        check(folder)
+    except Unusable:
+        return False
+    return True
 
 
 def what_is_missing() -> str | None:
@@ -72,9 +79,12 @@ def _copy_sources(work: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _keep(made: Path, target: Path) -> None:
-    """Whole or not at all; one that is there already is damaged, or was made meanwhile."""
+def keep(made: Path, target: Path) -> None:
+    """Whole or not at all. One that is there already is damaged, or was made meanwhile and is in
+    use."""
     (made / MANIFEST).write_text(described(made), encoding="utf-8")
+    if is_sound(target):
+        return
     if target.exists():
         target.rename(made.parent / "replaced")
     made.rename(target)
@@ -112,6 +122,9 @@ def build(work: Path) -> None:
         target_dir="c",
         group_name=GROUP,
     )
+    for extension in extensions:
+        # Calls within the library need not go through a table.
+        extension.extra_compile_args.append("-fvisibility=hidden")
     command = InParallel(Distribution({"name": "tidelog", "ext_modules": extensions}))
     command.build_lib, command.build_temp = _OUTPUT, "objects"
     command.ensure_finalized()

@@ -15,8 +15,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
 from tidelog.handlers.found import COPIED_BYTES_MAX as COPIED_BYTES_MAX
+from tidelog.handlers.found import UNKNOWN, Found, copied, failed, found_at, is_cold, is_news
 from tidelog.handlers.found import Answer as Answer
-from tidelog.handlers.found import Found, copied, failed, is_cold, is_news
 from tidelog.handlers.local_partitions import find_local
 from tidelog.handlers.ranges import look_through
 from tidelog.log.aborted import aborted_in
@@ -30,7 +30,6 @@ from tidelog.wire.fetch import FetchRequest
 
 READ_COMMITTED: Final = 1
 WARMING_LANES: Final = 4
-UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
 _CORRUPT: Final = int(ErrorCode.corrupt_message)
 _DAMAGED: Final = int(ErrorCode.kafka_storage_error)
@@ -251,11 +250,13 @@ class Fetching:
             if code == _CORRUPT and isinstance(position.partition, Partition):
                 self._node.healing.consider(position.partition)
                 code = _DAMAGED
-            return Found(position, code, UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
+            return Found(position, code)
         if records is not None and not is_first and records.size > room:
             return None
         found = self._found(position, partition, records)
-        return found._replace(aborted=aborted) if aborted else found
+        if aborted:
+            found.aborted = aborted
+        return found
 
     def _aborted(
         self, partition: Partition, offset: int, records: Slice | None
@@ -278,12 +279,14 @@ class Fetching:
                 self._node.clock.monotonic_ms(),
             )
             if diverging is not None:
-                return self._found(position, partition, None)._replace(diverging=diverging)
+                found = self._found(position, partition, None)
+                found.diverging = diverging
+                return found
             position.is_new = False
         log = partition.log
         if position.fetch_offset < log.log_start_offset:
             found = self._found(position, partition, None)
-            return found._replace(error=int(ErrorCode.offset_out_of_range))
+            return found.refuse(int(ErrorCode.offset_out_of_range))
         throttle, place = self._node.leader_throttle, (partition.topic_id, partition.index)
         if throttle.holds(*place, self._follower, position):
             return self._found(position, partition, None)
@@ -293,16 +296,9 @@ class Fetching:
         return self._found(position, partition, records)
 
     def _found(self, position: Position, partition: Partition, records: Slice | None) -> Found:
-        return Found(
-            position,
-            _GOOD,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log.log_start_offset,
-            [] if self._committed_only else None,
-            records,
-            0 if records is None else records.size,
-        )
+        found = found_at(position, partition, records)
+        found.aborted = [] if self._committed_only else None
+        return found
 
     def _partition_of(self, position: Position) -> Partition:
         partition = position.partition
@@ -362,7 +358,7 @@ class Fetching:
         try:
             return self._found(position, self._partition_of(position), None)
         except KafkaError as error:
-            return Found(position, int(error.code), UNKNOWN, UNKNOWN, UNKNOWN, None, None, 0)
+            return Found(position, int(error.code))
 
     def _warm(self, cold: list[Found], then: Callable[[dict[int, Found]], None]) -> None:
         """Reads what is cold beside the loop, and checks it if nobody has; `then` is told what to
@@ -394,5 +390,6 @@ class Fetching:
         self._node.healing.took_note(partition, unverified, seen)
         size = unverified.good_bytes(records.position, records.size)
         if not size:
-            return found._replace(error=_DAMAGED, records=None, size=0)
-        return found._replace(records=records._replace(size=size), size=size)
+            return found.refuse(_DAMAGED)
+        found.records, found.size = records._replace(size=size), size
+        return found

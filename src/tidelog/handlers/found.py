@@ -1,7 +1,7 @@
 """What a fetch finds at its positions, and what is to be known of that before it is sent."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.base.errors import ErrorCode
 from tidelog.handlers.api import Request
@@ -14,29 +14,62 @@ from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
 
 COPIED_BYTES_MAX: Final = 96 * 1024
 NO_PREFERRED_REPLICA: Final = -1
+UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
 _NOT_THERE: Final = int(ErrorCode.kafka_storage_error)
 
 
-class Found(NamedTuple):
+class Found:
     """What there is at one position."""
 
-    position: Position
-    error: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[tuple[int, int]] | None
-    records: Slice | bytes | None
-    size: int
-    diverging: tuple[int, int] | None = None
-    """For a follower whose log is not a part of this one."""
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "position",
+        "records",
+        "size",
+    )
+
+    def __init__(self, position: Position, error: int = _GOOD) -> None:
+        self.position = position
+        self.error = error
+        self.high_watermark = UNKNOWN
+        self.last_stable_offset = UNKNOWN
+        self.log_start_offset = UNKNOWN
+        self.aborted: list[tuple[int, int]] | None = None
+        self.records: Slice | bytes | None = None
+        self.size = 0
+        self.diverging: tuple[int, int] | None = None
+        """For a follower whose log is not a part of this one."""
+
+    def refuse(self, error: int) -> "Found":
+        self.error = error
+        self.records = None
+        self.size = 0
+        return self
 
 
-class Answer(NamedTuple):
-    session_id: int
-    error: int
-    found: Sequence[Found]
+class Answer:
+    __slots__ = ("error", "found", "session_id")
+
+    def __init__(self, session_id: int, error: int, found: Sequence[Found]) -> None:
+        self.session_id = session_id
+        self.error = error
+        self.found = found
+
+
+def found_at(position: Position, partition: Partition, records: Slice | None) -> Found:
+    found = Found(position)
+    found.high_watermark = partition.high_watermark
+    found.last_stable_offset = partition.last_stable_offset
+    found.log_start_offset = partition.log.log_start_offset
+    if records is not None:
+        found.records, found.size = records, records.size
+    return found
 
 
 def row_of(found: Found) -> FetchAnswer:
@@ -77,8 +110,9 @@ def copied(found: Found) -> Found:
         return failed(found, error)
     if len(data) < records.size:
         # The log was cut there meanwhile, or somebody has shortened the file.
-        return found._replace(error=_NOT_THERE, records=None, size=0)
-    return found._replace(records=data)
+        return found.refuse(_NOT_THERE)
+    found.records = data
+    return found
 
 
 def failed(found: Found, error: Exception | None) -> Found:
@@ -86,7 +120,7 @@ def failed(found: Found, error: Exception | None) -> Found:
     assert isinstance(found.position.partition, Partition)
     assert isinstance(error, OSError)
     code = found.position.partition.log.failed(error).code
-    return found._replace(error=int(code), records=None, size=0)
+    return found.refuse(int(code))
 
 
 def is_news(found: Found) -> bool:

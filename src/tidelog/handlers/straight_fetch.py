@@ -10,7 +10,8 @@ from typing import Final
 
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Node, Part, Request
-from tidelog.handlers.fetching import COPIED_BYTES_MAX, READ_COMMITTED, UNKNOWN
+from tidelog.handlers.fetching import READ_COMMITTED
+from tidelog.handlers.found import COPIED_BYTES_MAX, UNKNOWN
 from tidelog.handlers.ranges import must_be_read
 from tidelog.log.aborted import aborted_in
 from tidelog.log.files import Cold, Warmed
