@@ -152,7 +152,9 @@ print(tidelog.partition.__file__.endswith(".py"))
 def test_compiled_modules_pass_the_tests_of_the_sources() -> None:
     """Those of the broker that need neither processes nor other people's clients; the rest by hand,
     see `support.compiled_modules`."""
-    tests = ["tests/broker", "tests/replication", "tests/log/test_partition_log.py"]
+    names = ("transactions", "fetching", "producing", "producing_together", "connections")
+    tests = ["tests/replication", "tests/test_fetchers.py", "tests/log/test_partition_log.py"]
+    tests += [f"tests/broker/test_{name}.py" for name in names]
     command = [sys.executable, "-m", "pytest", "-p", "support.compiled_modules", "-q", *tests]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

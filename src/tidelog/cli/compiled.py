@@ -3,7 +3,7 @@
 `tidelog kernels warm` has mypyc compile them where it finds a C compiler (`compiling`), and keeps
 the result in the cache on disk. `tidelog server` takes it from there if it was made from exactly
 these sources, by exactly this Python, and is undamaged; otherwise it runs the sources themselves,
-which do the same at half the speed, and its log says why. No other command uses compiled modules.
+which do the same for a quarter more CPU, and its log says why. No other command uses compiled modules.
 """
 
 import os

@@ -26,7 +26,7 @@ def warm() -> None:
     """Compiles all kernels and the broker into the cache, if they are not there.
 
     The broker's part takes a minute or two, a C compiler, and pip install 'tidelog[compiled]'.
-    Without them a broker does the same at half the speed.
+    Without them a broker does the same for a quarter more CPU.
     """
     started = perf_counter()
     # Importing a module declares, and so compiles or loads, its kernels.
