@@ -134,6 +134,21 @@ def test_what_is_damaged_is_not_used(made: Path, tmp_path: Path) -> None:
         compiled.check(copy)
 
 
+def test_what_cannot_be_loaded_does_not_keep_a_broker_from_starting(
+    server: TidelogServer, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a home that machines with different libraries share."""
+    copy = Path(shutil.copytree(made, tmp_path / "cache" / made.name))
+    (tmp_path / "cache").chmod(0o700)
+    Path(compiled.files_in(copy)[LIBRARY]).write_bytes(b"no library")
+    (copy / MANIFEST).write_text(compiled.described(copy))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    server.start()
+    write_one(server)
+    server.stop()
+    assert "what was compiled cannot be loaded" in server.output.read_text()
+
+
 @pytest.mark.usefixtures("made")
 def test_compiled_modules_are_not_mixed_with_those_that_were_imported_before() -> None:
     """Code that was compiled against a class would take another class's objects for its own."""

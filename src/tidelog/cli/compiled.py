@@ -3,13 +3,15 @@
 `tidelog kernels warm` has mypyc compile them where it finds a C compiler (`compiling`), and keeps
 the result in the cache on disk. `tidelog server` takes it from there if it was made from exactly
 these sources, by exactly this Python, and is undamaged; otherwise it runs the sources themselves,
-which do the same for a quarter more CPU, and its log says why. No other command uses compiled modules.
+which do the same for a quarter more CPU, and its log says why. No other command uses compiled
+modules.
 """
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -89,10 +91,21 @@ def use_compiled() -> str | None:
             raise Unusable("there is no folder for a cache")
         folder = folder_in(cache, made_from())
         check(folder)
+        _load(folder)
     except (Unusable, OSError) as why:
         return str(why)
-    sys.meta_path.insert(0, CompiledModules(files_in(folder)))
     return None
+
+
+def _load(folder: Path) -> None:
+    """All code comes with the library, so what can go wrong on another machine does so here."""
+    finder = CompiledModules(files_in(folder))
+    sys.meta_path.insert(0, finder)
+    try:
+        import_module(LIBRARY)
+    except ImportError as why:
+        sys.meta_path.remove(finder)
+        raise Unusable(f"what was compiled cannot be loaded: {why}") from why
 
 
 def folder_in(cache: str, origin: str) -> Path:
