@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.logs import batch
@@ -95,12 +95,35 @@ def test_a_sequential_reader_reads_everything_about_once(
     assert counting.bytes_read == before, "nothing is read twice"
 
 
+@pytest.mark.parametrize("behind", [0, 69], ids=["offset", "records"])
+def test_a_batch_that_claims_another_offset_is_not_believed_because_the_next_is_bad(
+    behind: int,
+) -> None:
+    """Nothing but the next one could contradict it."""
+    stored = Stored([1] * 5, size=1)
+    size = stored.positions[1]
+    stored.flip(2 * size + 7)
+    stored.flip(3 * size + behind)
+    assert stored.look(0, stored.end) == 2 * size
+    assert stored.unverified.is_damaged
+
+
+def test_what_lies_before_a_bad_batch_is_served_from_anywhere() -> None:
+    stored = Stored([2, 1, 3, 1, 1])
+    stored.flip(stored.positions[3])
+    for first in (0, 1, 2):
+        at = stored.positions[first]
+        assert stored.look(at, stored.end - at) == stored.positions[3] - at
+        stored.unverified = Unverified(BASE, stored.end, stored.offsets[-1])
+
+
 @given(
     counts=st.lists(st.integers(1, 4), min_size=1, max_size=12),
     flips=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 7)), min_size=1, max_size=2),
     step=st.integers(1, 600),
     size=st.sampled_from([1, 30, 300]),
 )
+@example(counts=[1, 1], flips=[(7, 0), (70, 0)], step=1, size=1)
 @settings(max_examples=200, deadline=None)
 def test_no_flipped_bit_gets_to_a_reader_from_the_start(
     counts: list[int], flips: list[tuple[int, int]], step: int, size: int

@@ -75,9 +75,9 @@ class Unverified:
 
     def _walk(self, file: File, known: Stretch, stop: int) -> Stretch:
         """What is known, and what is good behind it, at least up to `stop`. A batch counts when
-        the next one agrees with it."""
+        the next one agrees with it; where that is bad, only if no offset is missing before it."""
         start, position, expected, epoch, _ = known
-        last = (position, expected, epoch)
+        last = sure = (position, expected, epoch)
         while last[0] < stop and position < self.end:
             data = self._read(file, position, stop)
             at = 0
@@ -89,11 +89,15 @@ class Unverified:
                 if not goes_on and here > known.end:
                     return Stretch(start, *last, bad=last[0])
                 if not goes_on or batch.next_offset > self._limit:
-                    return Stretch(start, here, expected, epoch, bad=here)
-                last, expected, epoch = (here, expected, epoch), batch.next_offset, batch.epoch
+                    return Stretch(start, *sure, bad=sure[0])
+                last, is_whole = (here, expected, epoch), batch.base == expected
+                expected, epoch = batch.next_offset, batch.epoch
                 at += batch.size
+                # What comes before the first is not known where that is not the file's first.
+                is_sure = is_whole or here == start > 0
+                sure = (position + at, expected, epoch) if is_sure else last
             if not at:
-                return Stretch(start, position, expected, epoch, bad=position)
+                return Stretch(start, *sure, bad=sure[0])
             position += at
         if position < self.end:
             return Stretch(start, *last)
