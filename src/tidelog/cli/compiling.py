@@ -32,7 +32,7 @@ KEPT_MAX: Final = 3
 """Other versions of the sources may be in use, but not for ever."""
 _OPTIONS: Final = ("--ignore-missing-imports", "--follow-imports=silent", "--no-color-output")
 _OUTPUT: Final = "out"
-_LINES_MAX: Final = 10
+LINES_MAX: Final = 4
 
 
 def compile_broker(cache: str) -> str:
@@ -50,8 +50,11 @@ def compile_broker(cache: str) -> str:
         command = [sys.executable, "-P", "-m", "tidelog.cli.compiling", work]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            lines = (done.stdout + done.stderr).splitlines()[-_LINES_MAX:]
-            return "\n  ".join(["the broker runs as bytecode: mypyc or cc failed", *lines])
+            said = (done.stdout + done.stderr).splitlines()
+            errors = [line for line in said if "error" in line.lower()] or said
+            return "\n  ".join(
+                ["the broker runs as bytecode: mypyc or cc failed", *errors[:LINES_MAX]]
+            )
         keep(Path(work) / _OUTPUT, target)
     return "compiled the broker"
 

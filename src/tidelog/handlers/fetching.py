@@ -14,7 +14,6 @@ from typing import Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
-from tidelog.handlers.found import COPIED_BYTES_MAX as COPIED_BYTES_MAX
 from tidelog.handlers.found import UNKNOWN, Found, copied, failed, found_at, is_cold, is_news
 from tidelog.handlers.found import Answer as Answer
 from tidelog.handlers.local_partitions import find_local
