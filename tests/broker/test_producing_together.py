@@ -1,6 +1,8 @@
 """Produce requests that a client sends ahead, and that come in one piece."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,46 +18,78 @@ from support.brokers import (
     without_max_timestamp,
 )
 from support.histories import records_of
+from tidelog.records import joiner
 from tidelog.records.reference import Record, encode_batch
 
 PARTITIONS = 3
+TOPICS = ("events", "others")
 Batch = tuple[int, bytes | None]
 """A partition, and what is sent for it."""
 
 
 @pytest.fixture
-def node() -> SimNode:
+def node(how: str) -> SimNode:
+    assert how
     return begun()
 
 
+@pytest.fixture(params=["joined", "one by one"])
+def how(request: pytest.FixtureRequest) -> Iterator[str]:
+    """With kernels, and as a broker does it where there are none."""
+    with served(request.param) as name:
+        yield name
+
+
+@contextmanager
+def served(how: str) -> Iterator[str]:
+    before = joiner._place.joiner
+    assert joiner.the_joiner() is not None, "tidelog kernels warm was not run"
+    if how == "one by one":
+        joiner._place.joiner = None
+    yield how
+    joiner._place.joiner = before or joiner.the_joiner()
+
+
 def begun(**settings: Any) -> SimNode:
-    """A broker with a topic in which every partition has a record."""
+    """A broker with two topics in which every partition has a record."""
     node = SimNode(**settings)
     client = node.client()
-    client.create("events", partitions=PARTITIONS, max_message_bytes=1_000_000)
-    for index in range(PARTITIONS):
-        assert client.produce("events", one_batch("first"), index=index).base_offset == 0
+    for topic in TOPICS:
+        client.create(topic, partitions=PARTITIONS, max_message_bytes=1_000_000)
+        for index in range(PARTITIONS):
+            assert client.produce(topic, one_batch("first"), index=index).base_offset == 0
     return node
 
 
-def request(
-    client: SimClient, *batches: Batch, acks: int = -1, topic: str = "events", version: int = 9
+def request(client: SimClient, *batches: Batch, acks: int = -1, version: int = 9) -> bytes:
+    return wide_request(client, {"events": list(batches)}, acks, version)
+
+
+def wide_request(
+    client: SimClient, data: dict[str, list[Batch]], acks: int = -1, version: int = 9
 ) -> bytes:
-    data = [{"index": index, "records": batch} for index, batch in batches]
+    """Of several topics."""
     return client.request(
         PRODUCE,
         version,
         transactional_id=None,
         acks=acks,
         timeout=1000,
-        topic_data=[{"name": topic, "partition_data": data}],
+        topic_data=[
+            {
+                "name": topic,
+                "partition_data": [{"index": index, "records": batch} for index, batch in batches],
+            }
+            for topic, batches in data.items()
+        ],
     )
 
 
 def rows(answer: Any) -> list[tuple[str, int, int]]:
     return [
         (row.error_code.name, row.base_offset, row.log_start_offset)
-        for row in answer.responses[0].partition_responses
+        for topic in answer.responses
+        for row in topic.partition_responses
     ]
 
 
@@ -63,13 +97,13 @@ def offsets(client: SimClient, count: int) -> list[list[int]]:
     return [[row[1] for row in rows(answer)] for answer in client.answers[-count:]]
 
 
-def log_of(node: SimNode, index: int = 0) -> Any:
-    return node.broker.partitions.find("events", index).log
+def log_of(node: SimNode, index: int = 0, topic: str = "events") -> Any:
+    return node.broker.partitions.find(topic, index).log
 
 
-def values(node: SimNode, index: int) -> list[str]:
+def values(node: SimNode, index: int, topic: str = "events") -> list[str]:
     client = node.client()
-    client.send_fetch([("events", index, 0)])
+    client.send_fetch([(topic, index, 0)])
     return [value for _, value in records_of(client.wait().responses[0].partitions[0].records)]
 
 
@@ -94,6 +128,7 @@ def test_each_request_is_answered_in_its_turn_with_offsets_of_its_own(
 
 def test_what_they_have_for_a_partition_is_written_at_once() -> None:
     """At least in one of some histories all of them come in one piece."""
+    assert joiner.the_joiner() is not None
     writes = []
     for seed in range(8):
         node = begun(seed=seed)
@@ -225,59 +260,94 @@ def numbered(sequence: int, value: str, producer_id: int = 5) -> bytes:
 
 
 kinds = st.sampled_from(["plain", "next", "repeated", "ahead", "bad", "large", "none"])
+wanted_of_topic = st.lists(
+    st.tuples(st.integers(0, PARTITIONS - 1), kinds), min_size=1, max_size=PARTITIONS
+)
 plans = st.lists(
     st.tuples(
         st.sampled_from([1, -1]),
-        st.lists(
-            st.tuples(st.integers(0, PARTITIONS - 1), kinds),
-            min_size=2,
-            max_size=PARTITIONS,
-            unique_by=lambda row: row[0],
-        ),
+        st.dictionaries(st.sampled_from(TOPICS), wanted_of_topic, min_size=1),
     ),
-    min_size=2,
+    min_size=1,
     max_size=8,
 )
+Plan = list[tuple[int, dict[str, list[tuple[int, str]]]]]
 
 
-def batches_of(plan: list[tuple[int, list[tuple[int, str]]]]) -> list[tuple[int, list[Batch]]]:
+def batches_of(plan: Plan) -> list[tuple[int, dict[str, list[Batch]]]]:
     """What a client sends that counts sequences up whatever becomes of them."""
-    sequences = [0] * PARTITIONS
-    found: list[tuple[int, list[Batch]]] = []
+    sequences = dict.fromkeys(
+        ((topic, index) for topic in TOPICS for index in range(PARTITIONS)), 0
+    )
+    found: list[tuple[int, dict[str, list[Batch]]]] = []
     for number, (acks, wanted) in enumerate(plan):
-        batches: list[Batch] = []
-        for index, kind in wanted:
-            value = f"{number}-{kind}"
-            step = {"next": 0, "repeated": -1, "ahead": 2}.get(kind)
-            if step is not None:
-                batches.append((index, numbered(max(0, sequences[index] + step), value)))
-                sequences[index] += kind == "next"
-            elif kind == "none":
-                batches.append((index, None))
-            else:
-                batch = one_batch(value * (40_000 if kind == "large" else 1))
-                batches.append((index, batch[:-1] + b"?" if kind == "bad" else batch))
-        found.append((acks, batches))
+        data: dict[str, list[Batch]] = {}
+        for topic, of_topic in wanted.items():
+            batches = data.setdefault(topic, [])
+            for index, kind in of_topic:
+                value = f"{number}-{kind}"
+                step = {"next": 0, "repeated": -1, "ahead": 2}.get(kind)
+                if step is not None:
+                    sequence = max(0, sequences[topic, index] + step)
+                    batches.append((index, numbered(sequence, value)))
+                    sequences[topic, index] += kind == "next"
+                elif kind == "none":
+                    batches.append((index, None))
+                else:
+                    batch = one_batch(value * (40_000 if kind == "large" else 1))
+                    batches.append((index, batch[:-1] + b"?" if kind == "bad" else batch))
+        found.append((acks, data))
     return found
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(plans, st.integers(0, 99))
+@given(plans, st.integers(0, 99), st.booleans())
 def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
-    plan: list[tuple[int, list[tuple[int, str]]]], seed: int
+    plan: Plan, seed: int, one_piece: bool
 ) -> None:
     """A1, A3, B5, R5."""
-    ahead, patient = begun(seed=seed), begun(seed=seed)
     wanted = batches_of(plan)
-    client, other = ahead.client(), patient.client()
-    client.send_bytes(b"".join(request(client, *b, acks=acks) for acks, b in wanted))
-    client.wait()
-    for acks, batches in wanted:
-        other.send_bytes(request(other, *batches, acks=acks))
-        other.wait()
+    with served("joined"):
+        ahead = begun(seed=seed)
+        client = ahead.client()
+        sent = [wide_request(client, data, acks) for acks, data in wanted]
+        for piece in [b"".join(sent)] if one_piece else sent:
+            client.send_bytes(piece)
+        client.wait()
+    with served("one by one"):
+        patient = begun(seed=seed)
+        other = patient.client()
+        for acks, data in wanted:
+            other.send_bytes(wide_request(other, data, acks))
+            other.wait()
     assert list(map(rows, client.answers)) == list(map(rows, other.answers))
-    for index in range(PARTITIONS):
-        mine, theirs = log_of(ahead, index), log_of(patient, index)
-        assert mine.log_end_offset == theirs.log_end_offset
-        assert mine.producers.by_id.keys() == theirs.producers.by_id.keys()
-        assert values(ahead, index) == values(patient, index)
+    for topic in TOPICS:
+        for index in range(PARTITIONS):
+            mine, theirs = log_of(ahead, index, topic), log_of(patient, index, topic)
+            assert mine.log_end_offset == theirs.log_end_offset
+            assert mine.producers.by_id.keys() == theirs.producers.by_id.keys()
+            assert values(ahead, index, topic) == values(patient, index, topic)
+
+
+def test_one_request_alone_is_joined_too() -> None:
+    """The answer is packed by kernels, whoever the partitions belong to."""
+    with served("joined"):
+        node = begun()
+        client = node.client()
+        data: dict[str, list[Batch]] = {
+            "others": [(2, one_batch("a")), (0, one_batch("b", "c")), (2, one_batch("d"))],
+            "events": [(1, one_batch("e"))],
+        }
+        trace = node.disk.trace()
+        client.send_bytes(wide_request(client, data, acks=1, version=12))
+        answer = client.wait()
+        assert sum(operation == "pwrite" for operation, path in trace if ".log" in path) == 3
+    assert [topic.name for topic in answer.responses] == ["others", "events"]
+    assert [row.index for topic in answer.responses for row in topic.partition_responses] == [
+        2,
+        0,
+        2,
+        1,
+    ]
+    assert rows(answer) == [("none", 1, 0), ("none", 1, 0), ("none", 2, 0), ("none", 1, 0)]
+    assert values(node, 2, "others") == ["first", "a", "d"]

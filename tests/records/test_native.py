@@ -16,7 +16,15 @@ from tidelog.records import native_code
 from tidelog.records.arrays import forget, mapped, rows_of, table_of
 from tidelog.records.inspector import keys_missing
 from tidelog.records.native import KERNELS, address_of, code, words_of
-from tidelog.records.native_code import compiled_here, keep, made_from, read_kept
+from tidelog.records.native_code import (
+    KEPT_MAX,
+    compiled_here,
+    keep,
+    kept_code,
+    made_from,
+    path_in,
+    read_kept,
+)
 from tidelog.records.object_file import Image, Unsupported
 from tidelog.records.reference import Record, encode_batch
 from tidelog.world.sim.disk import SimDisk
@@ -170,6 +178,38 @@ def test_a_kept_file_is_used_if_it_is_whole_and_made_from_the_same(tmp_path: Pat
         assert read_kept(path, b"origin") is None
         (tmp_path / "kept").write_bytes(content[:position])
         assert read_kept(path, b"origin") is None
+
+
+def test_files_of_several_sources_are_kept_beside_one_another_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkouts that share a cache do not take the kernels from each other's brokers."""
+    monkeypatch.setattr(native_code, "cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(native_code, "_build", lambda: b"code")
+    origins = [b"origin %d" % number for number in range(KEPT_MAX + 2)]
+    for at, origin in enumerate(origins):
+        monkeypatch.setattr(native_code, "made_from", lambda origin=origin: origin)
+        assert native_code._object_file() == b"code"
+        os.utime(path_in(str(tmp_path), origin), (at, at))
+    kept = [read_kept(path_in(str(tmp_path), origin), origin) for origin in origins]
+    assert kept == [None, None] + [b"code"] * KEPT_MAX
+
+
+def test_a_broker_takes_kernels_from_the_cache_and_never_compiles_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_file: bytes
+) -> None:
+    monkeypatch.setattr(native_code, "_build", lambda: pytest.fail("numba was started"))
+    monkeypatch.setattr(native_code, "cache_folder", lambda: str(tmp_path))
+    assert kept_code(KERNELS) is None
+    path = path_in(str(tmp_path), made_from())
+    keep(path, made_from(), object_file)
+    found = kept_code(KERNELS)
+    assert found is not None
+    assert found.keys() >= KERNELS.keys()
+    keep(path, made_from(), object_file[:1000])
+    assert kept_code(KERNELS) is None
+    monkeypatch.setattr(native_code, "cache_folder", lambda: None)
+    assert kept_code(KERNELS) is None
 
 
 def test_what_kernels_are_made_from_are_sources_versions_processor_and_settings(

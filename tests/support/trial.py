@@ -9,6 +9,7 @@ one of the two, with everything in it that had been made durable.
 from dataclasses import dataclass, field
 from typing import Literal
 
+from support.joining import append_together
 from support.logs import (
     NOW,
     PARTITION,
@@ -21,7 +22,6 @@ from support.logs import (
 )
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.cleaner import Cleaner
-from tidelog.log.joint_append import append_together
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import advance_log_start, delete_old_segments, retain

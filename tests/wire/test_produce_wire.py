@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support.messages import kio_bytes, kio_reads, message
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.records import joiner
 from tidelog.wire.codec import entity_type, read_request, read_response, write_request
 from tidelog.wire.header import read_request_header, request_header
 from tidelog.wire.produce import (
@@ -22,7 +23,7 @@ from tidelog.wire.produce import (
     write_produce_response,
 )
 from tidelog.wire.produce_client import read_produce_response, write_produce_request
-from tidelog.wire.values import ITEMS_MAX
+from tidelog.wire.values import ITEMS_MAX, varint
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "kafka" / "wire"
 VERSIONS = range(3, 14)
@@ -310,5 +311,65 @@ def test_an_answer_of_many_topics_has_a_long_count() -> None:
 
 def test_an_empty_request_has_an_empty_answer() -> None:
     for version in VERSIONS:
-        answer = write_produce_response(1, version, ProduceRequest(), [])
+        answer = write_produce_response(1, version, ProduceRequest(memoryview(b"")), [])
         assert read_response(0, version, answer[4:])[1].responses == ()
+
+
+def requests_of(rows: list[list[bytes]], version: int) -> bytes:
+    """A body with so many topics of so many partitions, in which these are the records."""
+    topics = b""
+    for number, of_topic in enumerate(rows):
+        topics += bytes([number]) * 16 if version >= 13 else varint(3) + b"t%d" % number
+        topics += varint(len(of_topic) + 1)
+        for index, records in enumerate(of_topic):
+            topics += index.to_bytes(4, "big") + varint(len(records) + 1) + records + b"\0"
+        topics += b"\0"
+    return b"\0\0\1\0\0\0\7" + varint(len(rows) + 1) + topics + b"\0"
+
+
+sizes = st.one_of(st.integers(61, 300), st.just(0), st.just(60), st.integers(16_000, 17_000))
+shapes = st.lists(st.lists(sizes, max_size=6), max_size=5)
+changes = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=3)
+
+
+def read_both_ways(body: bytes, version: int) -> list[object]:
+    """What kernels find, and what is found without them."""
+    found: list[object] = []
+    before = joiner.the_joiner()
+    assert before is not None, "tidelog kernels warm was not run"
+    for one in (before, None):
+        joiner._place.joiner = one
+        try:
+            request = read_produce_request(memoryview(bytearray(body)), 0, version)
+            found.append((request.groups, request.acks, copied(request), request.partition_count))
+        except KafkaError as error:
+            found.append(error.message)
+        finally:
+            joiner._place.joiner = before
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes, st.sampled_from([9, 12, 13]), changes, st.integers(-3, 3))
+def test_kernels_find_what_is_found_without_them(
+    shape: list[list[int]], version: int, changed: list[tuple[int, int]], cut: int
+) -> None:
+    """B1: also in damaged requests, and those that end too early or too late."""
+    body = bytearray(requests_of([[b"r" * size for size in row] for row in shape], version))
+    for at, value in changed:
+        body[at % len(body)] = value
+    body = body[:cut] if cut < 0 else body + bytes(cut)
+    with_kernels, without = read_both_ways(bytes(body), version)
+    assert with_kernels == without
+
+
+def test_kernels_find_the_batches_of_many_partitions() -> None:
+    body = requests_of([[b"r" * 61] * 200, [b"s" * 300] * 300], 13)
+    request = read_produce_request(memoryview(bytearray(body)), 0, 13)
+    assert request.rows is not None
+    assert request.partition_count == 500
+    assert [(len(records or b"")) for _, _, records in request.partitions] == [61] * 200 + [
+        300
+    ] * 300
+    large = requests_of([[b"r" * 16_000] * 6], 13)
+    assert read_produce_request(memoryview(bytearray(large)), 0, 13).rows is None

@@ -44,7 +44,7 @@ _IN: Final = {
         "txn_index unverified"
     ),
     "tidelog.peers": "incoming link",
-    "tidelog.records": "batch fields rules",
+    "tidelog.records": "batch fields joiner rules",
     "tidelog.replication": "isr remote replica",
     "tidelog.serving": "acks counters fetch_sessions low_waiters waiting",
     "tidelog.wire": (

@@ -14,7 +14,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import is_internal
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.local_partitions import find_local
-from tidelog.handlers.produce_together import handle_together
+from tidelog.handlers.produce_together import Answer, handle_together
 from tidelog.handlers.producing import (
     ACKS,
     ALL,
@@ -41,19 +41,21 @@ from tidelog.wire.produce import (
 _NOT_YET: Final[Result] = (0, NOTHING, NOTHING, NOTHING, None)
 
 
-def handle(node: Node, request: Request) -> list[Result] | None:
+def handle(node: Node, request: Request) -> Answer:
     produce: ProduceRequest = request.body
-    rows = produce.partitions
     if produce.acks not in ACKS:
         wrong = KafkaError(
             ErrorCode.invalid_required_acks, f"acks={produce.acks} is none of -1, 0, 1"
         )
-        return [refusal(wrong)] * len(rows)
-    if len(rows) > ROWS_MAX:
+        return [refusal(wrong)] * produce.partition_count
+    if produce.partition_count > ROWS_MAX:
         work_in_slices(node, request, producing_in_slices(node, request, append_rows))
         return None
+    joined = None if produce.rows is None else handle_together(node, (request,))
+    if joined is not None:
+        return joined[0]
     results: list[Result] = []
-    undone = append_rows(node, request, rows, results)
+    undone = append_rows(node, request, produce.partitions, results)
     if undone is not None:
         Producing(node, request, results).wait(undone)
         return None
@@ -116,8 +118,10 @@ def _check_is_for_clients(partition: Partition) -> None:
         raise KafkaError(ErrorCode.invalid_topic_exception, what)
 
 
-def write(request: Request, results: list[Result]) -> list[Part]:
+def write(request: Request, results: list[Result] | bytes) -> list[Part]:
     produce: ProduceRequest = request.body
+    if isinstance(results, bytes):
+        return [results] if produce.acks else []
     if produce.acks:
         return [write_produce_response(request.correlation_id, request.version, produce, results)]
     refused = next((result for result in results if result[0]), None)

@@ -1,155 +1,177 @@
 """Produce requests that came together: what they have for one partition is written at once.
 
 A client that sends ahead has several of them waiting, often for the same partitions, and a write of
-some thousand bytes takes hardly longer than one of a few hundred. Where a batch must wait for
-something, the requests are handled one after the other instead, as if each had come alone. First
-everything is written, and only then is anybody told: whoever is may write here himself.
+some thousand bytes takes hardly longer than one of a few hundred; and of many batches kernels do
+what would be the same for each (`records/joiner`). Where a batch must wait for something, the
+requests are handled one after the other instead, as if each had come alone. First everything is
+written, and only then is anybody told: whoever is may write here himself.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from array import array
+from collections.abc import Sequence
 
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Node, Request
-from tidelog.handlers.producing import (
-    ACKS,
-    ALL,
-    ATTRIBUTES,
-    NOTHING,
-    Producing,
-    Result,
-    refusal,
-)
-from tidelog.log.joint_append import append_together
+from tidelog.handlers.producing import ACKS, ALL, NOTHING, Producing, Result, refusal
+from tidelog.log.joint_append import Columns, Run, append_run, can_be_appended, words_of
 from tidelog.partition import Partition
-from tidelog.partitions import Key
-from tidelog.records.batch import HEADER_SIZE, MAX_TIMESTAMP, NEGATIVE, TRANSACTIONAL
-from tidelog.slow_appends import SMALL_BYTES_MAX
-from tidelog.wire.produce import ProduceRequest
+from tidelog.records import join_layout as layout
+from tidelog.records.joiner import the_joiner
+from tidelog.wire.produce import ProduceRequest, frame_packed
+from tidelog.wire.topics import Topic
 
-PARTITIONS_MIN: Final = 2
-"""Requests of one partition gain nothing: bringing them together takes what a write does."""
+Answer = list[Result] | bytes | None
+"""What each batch came to, or all of that packed; None if it will be told later."""
 
 
-class _Run:
-    """The batches for one partition, in the order in which they came."""
+class _Lot:
+    """The batches of all requests, by the partitions that they are for."""
 
-    __slots__ = ("batches", "grown_bytes", "partition", "results", "wants_all")
+    def __init__(self, node: Node) -> None:
+        self._find = node.partitions.by_key.get
+        self.rows: list[array[int]] = []
+        self.run_of: list[int] = []
+        """For each batch, which of the partitions it is for."""
+        self.partitions: list[Partition] = []
+        self._numbers: dict[Topic, dict[int, int]] = {}
 
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.batches: list[memoryview] = []
-        self.results: Iterator[Result] = iter(())
-        self.grown_bytes = 0
-        self.wants_all = False
-
-    def can_be_written(self) -> bool:
-        """Whether they can be appended in the loop, and now; some may be refused then."""
-        partition, segment = self.partition, self.partition.log.segments.active
-        size = sum(map(len, self.batches))
-        if (
-            partition.needs_care
-            or partition.is_busy
-            or size > SMALL_BYTES_MAX
-            or segment.size + size > segment.roll_bytes
-        ):
-            return False
-        if self.wants_all:
-            try:
-                partition.check_enough_in_sync()
-            except KafkaError:
-                return False
-        self.grown_bytes = size
+    def add(self, produce: ProduceRequest, rows: "array[int]") -> bool:
+        """Whether all its batches are for partitions that are here."""
+        self.rows.append(rows)
+        indexes = rows[:: layout.ROW_WORDS].tolist()
+        at = 0
+        for topic, (_, count) in zip(produce.topics, produce.groups, strict=True):
+            numbers = self._numbers.setdefault(topic, {})
+            for index in indexes[at : at + count]:
+                number = numbers.get(index, -1)
+                if number < 0:
+                    partition = self._find((topic, index))
+                    if partition is None:
+                        return False
+                    number = numbers[index] = len(self.partitions)
+                    self.partitions.append(partition)
+                self.run_of.append(number)
+            at += count
         return True
 
-    def write(self, now_ms: int) -> None:
-        partition, log = self.partition, self.partition.log
-        try:
-            offsets = append_together(log, self.batches, partition.leader_epoch, now_ms)
-        except KafkaError:
-            # The one that is not good is refused alone; if it was the disk, all are.
-            offsets = None
-        if offsets is None:
-            self.results = iter(self._write_one_by_one(now_ms))
-        else:
-            start = log.log_start_offset
-            self.results = iter([(0, offset, NOTHING, start, None) for offset in offsets])
-
-    def _write_one_by_one(self, now_ms: int) -> list[Result]:
-        partition, log = self.partition, self.partition.log
-        results: list[Result] = []
-        time_ms = now_ms if log.settings.timestamp_type_log_append else NOTHING
-        for batch in self.batches:
-            end = log.log_end_offset
-            try:
-                offset = log.append_as_leader(batch, partition.leader_epoch, now_ms)
-                results.append((0, offset, time_ms, log.log_start_offset, None))
-            except KafkaError as error:
-                results.append(refusal(error))
-            if log.log_end_offset == end:
-                self.grown_bytes -= len(batch)
-        return results
+    def log_words(self, wants_all: bool, now_ms: int) -> list[int] | None:
+        """For each partition what kernels must know of it; None if one of them has to wait."""
+        words: list[int] = []
+        for partition in self.partitions:
+            if partition.needs_care or partition.is_busy:
+                return None
+            if wants_all:
+                try:
+                    partition.check_enough_in_sync()
+                except KafkaError:
+                    return None
+            of_log = words_of(partition.log, partition.leader_epoch, now_ms)
+            if of_log is None:
+                return None
+            words += of_log
+        return words
 
 
-def handle_together(node: Node, requests: Sequence[Request]) -> list[list[Result] | None] | None:
-    """The results of each request, None for one that is answered later; None instead of all that if
-    they are to be handled one by one."""
-    if len(requests[0].body.partitions) < PARTITIONS_MIN:
-        return None
-    runs: dict[Key, _Run] = {}
-    rows: list[list[_Run]] = []
-    for request in requests:
-        row = _gathered(node, request.body, runs)
-        if row is None:
-            return None
-        rows.append(row)
-    if len(runs) == sum(map(len, rows)) or not all(run.can_be_written() for run in runs.values()):
+def handle_together(node: Node, requests: Sequence[Request]) -> list[Answer] | None:
+    """What each request came to; None instead of all that if they are to be handled one by one, and
+    nothing was done."""
+    joiner, lot = the_joiner(), _gathered(node, requests)
+    if joiner is None or lot is None:
         return None
     now_ms = node.clock.now_ms()
-    for run in runs.values():
-        run.write(now_ms)
-    for run in runs.values():
-        run.partition.appended(run.grown_bytes)
-    return [_results(node, request, row) for request, row in zip(requests, rows, strict=True)]
-
-
-def _gathered(node: Node, produce: ProduceRequest, runs: dict[Key, _Run]) -> list[_Run] | None:
-    """Adds the batches of a request to the runs; in which of them each is, or None if one of them
-    is nothing to be appended, or must be verified or looked into before."""
-    if produce.acks not in ACKS:
+    wants_all = any(request.body.acks == ALL for request in requests)
+    logs = lot.log_words(wants_all, now_ms)
+    if logs is None:
         return None
-    find = node.partitions.by_key.get
-    wants_all = produce.acks == ALL
-    row: list[_Run] = []
-    for topic, index, batch in produce.partitions:
-        if batch is None or len(batch) < HEADER_SIZE or batch[ATTRIBUTES] & TRANSACTIONAL:
+    words, batches = joiner.join(lot.rows, lot.run_of, logs)
+    runs = [Run(words, at) for at in range(0, len(words), layout.RUN_WORDS)]
+    for partition, run in zip(lot.partitions, runs, strict=True):
+        if not can_be_appended(partition.log, run, batches):
             return None
-        if batch[MAX_TIMESTAMP] & NEGATIVE:
-            return None
-        key = topic, index
-        run = runs.get(key)
-        if run is None:
-            partition = find(key)
-            if partition is None:
-                return None
-            run = runs[key] = _Run(partition)
-        if wants_all:
-            run.wants_all = True
-        run.batches.append(batch)
-        row.append(run)
-    return row
+    errors = _write(lot.partitions, runs, batches, joiner.joined)
+    for number, partition in enumerate(lot.partitions):
+        if number not in errors:
+            partition.appended(runs[number].end - runs[number].start)
+    if errors or (wants_all and not _are_committed(lot.partitions)):
+        results = _results(lot, runs, batches, errors)
+        return _told(node, requests, lot, results)
+    return _packed(requests, joiner.answers)
 
 
-def _results(node: Node, request: Request, row: list[_Run]) -> list[Result] | None:
-    results = [next(run.results) for run in row]
-    if request.body.acks == ALL:
-        uncommitted = [
-            (at, run.partition)
-            for at, run in enumerate(row)
-            if not results[at][0]
-            and run.partition.high_watermark < run.partition.log.log_end_offset
-        ]
-        if uncommitted:
-            Producing(node, request, results).wait(([], uncommitted, []))
+def _gathered(node: Node, requests: Sequence[Request]) -> _Lot | None:
+    lot = _Lot(node)
+    for request in requests:
+        produce: ProduceRequest = request.body
+        rows = produce.rows
+        if rows is None or produce.acks not in ACKS or not lot.add(produce, rows):
             return None
+    return lot
+
+
+def _write(
+    partitions: list[Partition], runs: list[Run], batches: Columns, joined: memoryview
+) -> dict[int, KafkaError]:
+    """The errors of disks, by the numbers of the runs that could not be written."""
+    errors: dict[int, KafkaError] = {}
+    for number, partition in enumerate(partitions):
+        try:
+            append_run(partition.log, runs[number], batches, joined)
+        except KafkaError as error:
+            errors[number] = error
+    return errors
+
+
+def _are_committed(partitions: list[Partition]) -> bool:
+    return all(partition.high_watermark >= partition.log.log_end_offset for partition in partitions)
+
+
+def _packed(requests: Sequence[Request], packed: memoryview) -> list[Answer]:
+    """Kernels have packed a part of the answer for each batch, in the order of the requests."""
+    answers: list[Answer] = []
+    at = 0
+    for request in requests:
+        end = at + request.body.partition_count * layout.ANSWER.size
+        answers.append(frame_packed(request.correlation_id, request.body, packed[at:end]))
+        at = end
+    return answers
+
+
+def _results(
+    lot: _Lot, runs: list[Run], batches: Columns, errors: dict[int, KafkaError]
+) -> list[Result]:
+    """What each batch came to, in the order of the requests."""
+    next_offsets, deltas = batches[layout.NEXT_OFFSET], batches[layout.DELTA]
+    places = [run.first for run in runs]
+    results: list[Result] = []
+    for number in lot.run_of:
+        place, error = places[number], errors.get(number)
+        places[number] += 1
+        if error is None:
+            first_offset = next_offsets[place] - deltas[place] - 1
+            log_start = lot.partitions[number].log.log_start_offset
+            results.append((0, first_offset, NOTHING, log_start, None))
+        else:
+            results.append(refusal(error))
     return results
+
+
+def _told(
+    node: Node, requests: Sequence[Request], lot: _Lot, results: list[Result]
+) -> list[Answer]:
+    """Whoever wants his batches committed waits for those that are not yet."""
+    answers: list[Answer] = []
+    at = 0
+    for request in requests:
+        end = at + request.body.partition_count
+        own = results[at:end]
+        uncommitted: list[tuple[int, Partition]] = []
+        if request.body.acks == ALL:
+            for place, number in enumerate(lot.run_of[at:end]):
+                partition = lot.partitions[number]
+                if not own[place][0] and partition.high_watermark < partition.log.log_end_offset:
+                    uncommitted.append((place, partition))
+        if uncommitted:
+            Producing(node, request, own).wait(([], uncommitted, []))
+        answers.append(None if uncommitted else own)
+        at = end
+    return answers

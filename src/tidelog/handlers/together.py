@@ -10,6 +10,7 @@ from typing import Final
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Answers, Api, Request
 from tidelog.handlers.wide_produce import ROWS_MAX
+from tidelog.records.joiner import BYTES_MAX
 from tidelog.wire.header import read_request_header
 
 PRODUCE: Final = 0
@@ -22,12 +23,16 @@ def runs_of(frames: list[memoryview]) -> list[list[memoryview]]:
     """Produce requests one behind the other are a run, every other request is alone."""
     runs: list[list[memoryview]] = []
     is_produce = False
+    size = 0
     for frame in frames:
         was_produce, is_produce = is_produce, frame[:2] == _PRODUCE_KEY
-        if is_produce and was_produce and len(runs[-1]) < TOGETHER_MAX:
+        size += len(frame)
+        is_next = is_produce and was_produce and size <= BYTES_MAX
+        if is_next and len(runs[-1]) < TOGETHER_MAX:
             runs[-1].append(frame)
         else:
             runs.append([frame])
+            size = len(frame)
     return runs
 
 
@@ -51,7 +56,7 @@ def read_together(
             body = api.read(api.key, version, frame, at)
         except KafkaError:
             break
-        if len(body.partitions) > ROWS_MAX:
+        if body.partition_count > ROWS_MAX:
             break
         correlation_id, client_id = header.correlation_id, header.client_id
         requests.append(Request(connection, api, version, correlation_id, client_id, body))

@@ -1,88 +1,132 @@
 """Several produced batches, appended to one log by one write.
 
-A client that sends ahead has requests waiting together, each with a batch for the same partitions.
-Where all the batches for a log are ordinary they are written behind one another at once. What is
-not ordinary is left to be appended on its own, which tells what is wrong with it, or does what more
-there is to be done. If the write fails the log knows of none of them.
+Clients that send ahead have requests waiting together, each with batches for the same partitions.
+Kernels have checked them, stamped them and put them behind one another (`records/joiner`), given
+`words_of` the log they are for. Where one is not ordinary all are left to be appended on their own,
+which tells what is wrong with it, or does what more there is to be done. If the write fails the log
+knows of none of them.
 """
 
-from collections.abc import Sequence
-from typing import Final
-
+from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import NO_TRANSACTION, SEQUENCE_MAX
-from tidelog.records.batch import LENGTH_OVERHEAD, OFFSET_LENGTH_EPOCH, TRANSACTIONAL, RawHeader
+from tidelog.records import join_layout as layout
 
-_stamp: Final = OFFSET_LENGTH_EPOCH.pack_into
+Columns = list[list[int]]
 
 
-def append_together(
-    log: PartitionLog, batches: Sequence[memoryview], leader_epoch: int, now_ms: int
-) -> list[int] | None:
-    """Appends batches that are next in their producers' order and outside of transactions, and for
-    which the active segment has room; returns their first offsets. None if they are not all so,
-    and an error if one of them is not good: then nothing has changed."""
-    if log.home.failure is not None:
-        log.check_online()
-    segment = log.segments.active
-    is_first = not segment.size or leader_epoch != log.epochs.latest
-    if is_first or log.settings.timestamp_type_log_append:
-        return None
-    headers = log.checked(batches, now_ms)
-    offset, position, timestamp_max = log.log_end_offset, segment.size, -1
-    has_producers = False
-    offsets, positions = [offset], [position]
-    for header in headers:
-        if header[9] >= 0 or header[5] & TRANSACTIONAL:
-            has_producers = True
-        if header[8] > timestamp_max:
-            timestamp_max = header[8]
-        offset += header[6] + 1
-        offsets.append(offset)
-        position += LENGTH_OVERHEAD + header[1]
-        positions.append(position)
-    if (has_producers and not _are_next(log, headers)) or not segment.has_room(
-        position - segment.size, offset - 1, timestamp_max
+def words_of(log: PartitionLog, leader_epoch: int, now_ms: int) -> list[int] | None:
+    """What kernels have to know of a log, as `join_layout` lays it out; None if what comes next
+    there is to be appended by itself."""
+    segment, settings = log.segments.active, log.settings
+    if (
+        log.home.failure is not None
+        or not segment.size
+        or leader_epoch != log.epochs.latest
+        or settings.timestamp_type_log_append
     ):
         return None
-    for batch, first_offset, header in zip(batches, offsets, headers, strict=False):
-        _stamp(batch, 0, first_offset, header[1], leader_epoch)
+    return [
+        log.log_end_offset,
+        segment.size,
+        leader_epoch,
+        log.log_start_offset,
+        settings.max_message_bytes,
+        now_ms - settings.timestamp_before_max_ms,
+        min(now_ms + settings.timestamp_after_max_ms, LONG_MAX),
+    ]
+
+
+class Run:
+    """Batches for one log, joined: where they are, and what `join_layout` has about them."""
+
+    __slots__ = (
+        "end",
+        "first",
+        "has_producers",
+        "is_good",
+        "next_end",
+        "start",
+        "upto",
+        "youngest",
+        "youngest_offset",
+    )
+
+    def __init__(self, words: list[int], at: int) -> None:
+        self.first = words[at + layout.FIRST]
+        self.upto = self.first + words[at + layout.COUNT]
+        self.start = words[at + layout.WRITTEN_FROM]
+        self.end = words[at + layout.WRITTEN_UPTO]
+        self.next_end = words[at + layout.NEXT_END]
+        self.youngest = words[at + layout.YOUNGEST]
+        self.youngest_offset = words[at + layout.YOUNGEST_OFFSET]
+        self.has_producers = words[at + layout.HAS_PRODUCERS] != 0
+        self.is_good = words[at + layout.IS_GOOD] != 0
+
+
+def can_be_appended(log: PartitionLog, run: Run, batches: Columns) -> bool:
+    """Whether they are all ordinary, next in their producers' order, and within the bounds of the
+    active segment."""
+    return (
+        run.is_good
+        and log.segments.active.has_room(run.end - run.start, run.next_end - 1, run.youngest)
+        and (not run.has_producers or _are_next(log, batches, run))
+    )
+
+
+def append_run(log: PartitionLog, run: Run, batches: Columns, joined: memoryview) -> None:
+    if log.home.failure is not None:
+        # Another log of the same dir could not be written.
+        log.check_online()
+    segment = log.segments.active
+    first, upto = run.first, run.upto
     assert segment.file is not None
     try:
-        segment.file.pwrite(b"".join(batches), segment.size)
-        segment.note_run(positions, offsets, [header[8] for header in headers])
+        segment.file.pwrite(joined[run.start : run.end], segment.size)
+        segment.note_run(
+            log.log_end_offset,
+            batches[layout.BATCH_POSITION][first:upto],
+            batches[layout.NEXT_OFFSET][first:upto],
+            batches[layout.TIMESTAMP][first:upto],
+            (run.end - run.start, run.youngest, run.youngest_offset),
+        )
     except OSError as error:
         raise log.failed(error) from error
-    log.log_end_offset = offset
-    if has_producers:
-        _remember(log, offsets, headers)
-    offsets.pop()
-    return offsets
+    log.log_end_offset = run.next_end
+    if run.has_producers:
+        _remember(log, batches, run)
 
 
-def _are_next(log: PartitionLog, headers: Sequence[RawHeader]) -> bool:
+def _are_next(log: PartitionLog, batches: Columns, run: Run) -> bool:
     """Whether each comes next after what its producer has in the log, and before it here."""
     next_sequences: dict[int, int] = {}
-    for header in headers:
-        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
-        if attributes & TRANSACTIONAL:
+    for place in range(run.first, run.upto):
+        producer_id = batches[layout.PRODUCER_ID][place]
+        if producer_id < 0:
+            continue
+        producer = log.producers.by_id.get(producer_id)
+        sequence = batches[layout.SEQUENCE][place]
+        if (
+            producer is None
+            or sequence != next_sequences.get(producer_id, producer.next_sequence)
+            or not 0 <= batches[layout.PRODUCER_EPOCH][place] == producer.epoch
+            or producer.txn_first_offset != NO_TRANSACTION
+        ):
             return False
-        if producer_id >= 0:
-            producer = log.producers.by_id.get(producer_id)
-            if (
-                producer is None
-                or sequence != next_sequences.get(producer_id, producer.next_sequence)
-                or not 0 <= epoch == producer.epoch
-                or producer.txn_first_offset != NO_TRANSACTION
-            ):
-                return False
-            next_sequences[producer_id] = (sequence + delta + 1) & SEQUENCE_MAX
+        next_sequences[producer_id] = (sequence + batches[layout.DELTA][place] + 1) & SEQUENCE_MAX
     return True
 
 
-def _remember(log: PartitionLog, offsets: Sequence[int], headers: Sequence[RawHeader]) -> None:
-    for offset, header in zip(offsets, headers, strict=False):
-        _, _, _, _, _, _, delta, _, timestamp, producer_id, _, sequence, _ = header
+def _remember(log: PartitionLog, batches: Columns, run: Run) -> None:
+    for place in range(run.first, run.upto):
+        producer_id = batches[layout.PRODUCER_ID][place]
         if producer_id >= 0:
+            delta, sequence = batches[layout.DELTA][place], batches[layout.SEQUENCE][place]
+            last_offset = batches[layout.NEXT_OFFSET][place] - 1
             producer = log.producers.by_id[producer_id]
-            producer.remember((sequence + delta) & SEQUENCE_MAX, offset, offset + delta, timestamp)
+            producer.remember(
+                (sequence + delta) & SEQUENCE_MAX,
+                last_offset - delta,
+                last_offset,
+                batches[layout.TIMESTAMP][place],
+            )

@@ -119,22 +119,31 @@ class Segment(SegmentReader):
         tail.append(last_offset + 1)
         self._tail_positions.append(position)
 
-    def note_run(self, positions: list[int], offsets: list[int], timestamps: list[int]) -> None:
-        """The same for batches one behind the other: where each begins, and last where the next one
-        will. Mostly all of them are between two entries of the index."""
-        next_offsets = offsets[1:]
-        if positions[-2] > self._index_above or not self._tail_next:
-            for at, timestamp in enumerate(timestamps):
-                size = positions[at + 1] - positions[at]
-                self.note(positions[at], size, offsets[at], next_offsets[at] - 1, timestamp)
+    def note_run(
+        self,
+        first_offset: int,
+        positions: list[int],
+        next_offsets: list[int],
+        timestamps: list[int],
+        all_of_it: tuple[int, int, int],
+    ) -> None:
+        """The same for batches one behind the other: where each begins, which offset follows it,
+        its timestamp; and of all together the size, the largest timestamp, and the last offset of
+        the first that has it. Mostly all of them are between two entries of the index."""
+        size, timestamp, offset = all_of_it
+        end = positions[0] + size
+        if positions[-1] > self._index_above or not self._tail_next:
+            for at, position in enumerate(positions):
+                upto = positions[at + 1] if at + 1 < len(positions) else end
+                next_offset = next_offsets[at]
+                self.note(position, upto - position, first_offset, next_offset - 1, timestamps[at])
+                first_offset = next_offset
             return
-        if max(timestamps) > self.max_timestamp:
-            for timestamp, next_offset in zip(timestamps, next_offsets, strict=True):
-                if timestamp > self.max_timestamp:
-                    self.max_timestamp, self.max_timestamp_offset = timestamp, next_offset - 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         self._tail_next += next_offsets
-        self._tail_positions += positions[:-1]
-        self.size = positions[-1]
+        self._tail_positions += positions
+        self.size = end
 
     def _index(self, last_offset: int, position: int, size: int) -> None:
         is_next = position == self._indexed_end

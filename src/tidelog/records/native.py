@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tidelog.records.native_code import find_code
+from tidelog.records.native_code import find_code, kept_code
 
 KERNELS: Final[Mapping[str, str]] = {
     "choose_slots": "routing_kernels",
@@ -20,7 +20,9 @@ KERNELS: Final[Mapping[str, str]] = {
     "count_keyless": "inspect_kernels",
     "fill": "decode_kernel",
     "fill_headers": "decode_kernel",
+    "find_rows": "join_kernels",
     "find_time": "inspect_kernels",
+    "join_batches": "join_kernels",
     "judge_records": "clean_kernels",
     "map_batches": "map_kernels",
     "map_records": "map_kernels",
@@ -99,6 +101,12 @@ class Code:
             self.entries = find_code(KERNELS)
         return self.entries
 
+    def is_at_hand(self) -> bool:
+        """Whether it is in the cache on disk, so that nobody has to wait for numba."""
+        if self.entries is None:
+            self.entries = kept_code(KERNELS)
+        return self.entries is not None
+
 
 code: Final = Code()
 
@@ -121,6 +129,12 @@ class Call:
         memory[2] = len(buffer)
         result: int = self._entry(self._address)
         assert memory[0] == 0, f"{self._name} ended with status {memory[0]}"
+        return result
+
+    def on_all_memory(self) -> int:
+        """With a first buffer that begins at address 0: positions in it are addresses."""
+        result: int = self._entry(self._address)
+        assert self._memory[0] == 0, f"{self._name} ended with status {self._memory[0]}"
         return result
 
 
@@ -147,7 +161,9 @@ copy_kept: Final = Kernel("copy_kept")
 count_keyless: Final = Kernel("count_keyless")
 fill: Final = Kernel("fill")
 fill_headers: Final = Kernel("fill_headers")
+find_rows: Final = Kernel("find_rows")
 find_time: Final = Kernel("find_time")
+join_batches: Final = Kernel("join_batches")
 judge_records: Final = Kernel("judge_records")
 map_batches: Final = Kernel("map_batches")
 map_records: Final = Kernel("map_records")

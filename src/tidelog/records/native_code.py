@@ -19,7 +19,8 @@ from tidelog.records.checksum import crc32c
 from tidelog.records.kernel_folder import cache_folder
 from tidelog.records.object_file import MACHINE, Image, Unsupported
 
-FILE_NAME: Final = "native.kernels"
+KEPT_MAX: Final = 4
+"""Files of other sources may be in use, but not for ever."""
 _LENGTH_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 _PROCESSOR: Final = (
@@ -40,13 +41,30 @@ _images: Final[list[Image]] = []
 def find_code(kernels: Mapping[str, str]) -> dict[str, int]:
     """The address of every kernel."""
     try:
-        image = Image(_object_file())
-        functions = image.functions()
-        if not kernels.keys() <= functions.keys():
-            raise Unsupported("not all kernels are in the file")
+        return _mapped(_object_file(), kernels)
     except (OSError, Unsupported) as why:
         print(f"kernels are compiled in this process: {why}", file=sys.stderr)
         return compiled_here()
+
+
+def kept_code(kernels: Mapping[str, str]) -> dict[str, int] | None:
+    """The same, if it is in the cache; nothing is compiled."""
+    folder = cache_folder()
+    if folder is None or os.uname().machine != MACHINE:
+        return None
+    try:
+        origin = made_from()
+        found = read_kept(path_in(folder, origin), origin)
+        return None if found is None else _mapped(found, kernels)
+    except (OSError, Unsupported):
+        return None
+
+
+def _mapped(data: bytes, kernels: Mapping[str, str]) -> dict[str, int]:
+    image = Image(data)
+    functions = image.functions()
+    if not kernels.keys() <= functions.keys():
+        raise Unsupported("not all kernels are in the file")
     _images.append(image)
     return functions
 
@@ -83,19 +101,32 @@ def _object_file() -> bytes:
     folder = cache_folder()
     if folder is None:
         return _build()
-    path = f"{folder}/{FILE_NAME}"
+    path = path_in(folder, origin)
     found = read_kept(path, origin)
     if found is None:
         # Imported here: hardly anybody has to wait for it.
         from fcntl import LOCK_EX, flock
 
-        with open(f"{path}.lock", "w") as lock:
+        with open(f"{folder}/native.lock", "w") as lock:
             flock(lock, LOCK_EX)
             found = read_kept(path, origin)
             if found is None:
                 found = _build()
                 keep(path, origin, found)
+                _forget_old(folder)
     return found
+
+
+def path_in(folder: str, origin: bytes) -> str:
+    """Each has a file of its own: several checkouts may share a cache."""
+    return f"{folder}/native-{crc32c(origin):08x}.kernels"
+
+
+def _forget_old(folder: str) -> None:
+    names = [name for name in os.listdir(folder) if name.startswith("native")]
+    paths = [f"{folder}/{name}" for name in names if name.endswith(".kernels")]
+    for path in sorted(paths, key=os.path.getmtime)[:-KEPT_MAX]:
+        os.unlink(path)
 
 
 def read_kept(path: str, origin: bytes) -> bytes | None:

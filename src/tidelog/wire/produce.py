@@ -11,12 +11,16 @@ flexible; from version 13 on a topic is its 16-byte id. `produce_client` has the
               message] (8+) | message (8+)]] | int32 throttle time
 """
 
+from array import array
 from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tidelog.base.ports import Buffer
+from tidelog.records.join_layout import ANSWER, ROW_WORDS
+from tidelog.records.joiner import BYTES_MAX, the_joiner
+from tidelog.records.native import address_of
 from tidelog.wire.topics import Topic
 from tidelog.wire.values import (
     INT16,
@@ -37,6 +41,10 @@ from tidelog.wire.values import (
 FLEXIBLE: Final = 9
 TOPIC_IDS: Final = 13
 _COPIED_BYTES_MAX: Final = 4096
+_FEW: Final = 1
+"""Partitions that are read and appended sooner than kernels are called."""
+_BATCH_BYTES_MAX: Final = 4096
+"""On average: what is larger gains nothing when it is joined, because that is a copy of it."""
 
 ProducePartition: TypeAlias = tuple[Topic, int, memoryview | None]
 # error code, base offset, log append time, log start offset, error message
@@ -63,28 +71,73 @@ _END_FLEXIBLE = Struct(">iB")
 _RESULT_3 = Struct(">ihqq")
 _RESULT_5 = Struct(">ihqqq")
 _RESULT_8 = Struct(">ihqqqih")
-_RESULT_9 = Struct(">ihqqqBBB")
+_RESULT_9 = ANSWER
 
 
 class ProduceRequest:
     """One Produce request. `groups` has, for each topic, the bytes with which it began, which
-    are those with which the answer's topic begins, and how many of the partitions are its own."""
+    are those with which the answer's topic begins, and how many of the partitions are its own.
+    Where all partitions were found by kernels, `rows` tells of them (`join_layout`), and
+    `partitions` are made when somebody asks for them."""
 
-    __slots__ = ("acks", "groups", "partitions", "timeout_ms", "transactional_id")
+    __slots__ = (
+        "_frame",
+        "_partitions",
+        "acks",
+        "groups",
+        "rows",
+        "timeout_ms",
+        "topics",
+        "transactional_id",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, frame: memoryview) -> None:
         self.transactional_id: str | None = None
         self.acks = 0
         self.timeout_ms = 0
-        self.partitions: list[ProducePartition] = []
         self.groups: list[tuple[bytes, int]] = []
+        self.topics: list[Topic] = []
+        self.rows: array[int] | None = None
+        self._partitions: list[ProducePartition] | None = []
+        self._frame = frame
+
+    @property
+    def partitions(self) -> list[ProducePartition]:
+        if self._partitions is None:
+            self._partitions = self._of_rows()
+        return self._partitions
+
+    @partitions.setter
+    def partitions(self, partitions: list[ProducePartition]) -> None:
+        self._partitions = partitions
+
+    @property
+    def partition_count(self) -> int:
+        made = self._partitions
+        return len(self.rows or ()) // ROW_WORDS if made is None else len(made)
+
+    def set_rows(self, rows: "array[int]") -> None:
+        self.rows = rows
+        self._partitions = None
+
+    def _of_rows(self) -> list[ProducePartition]:
+        assert self.rows is not None
+        frame = self._frame
+        first = address_of(frame)
+        words = iter(self.rows)
+        made: list[ProducePartition] = []
+        for topic, (_, count) in zip(self.topics, self.groups, strict=True):
+            for index, address, size in islice(zip(words, words, words, strict=True), count):
+                at = address - first
+                made.append((topic, index, frame[at : at + size]))
+        return made
 
 
 def read_produce_request(frame: memoryview, at: int, version: int) -> ProduceRequest:
     """Reads the body that begins at `at`; it must end where the frame does."""
     # Bytes are read faster than a view of them, by more than it takes to copy a small frame.
     data = frame.tobytes() if len(frame) <= _COPIED_BYTES_MAX else frame
-    request = ProduceRequest()
+    request = ProduceRequest(frame)
     try:
         if version >= FLEXIBLE:
             at = _read_flexible(frame, data, at, version, request)
@@ -119,6 +172,7 @@ def _read_classic(frame: memoryview, data: Buffer, at: int, request: ProduceRequ
         if count < 0 or items_left < 0:
             raise malformed(f"a Produce request of {count} partitions in {topic}")
         request.groups.append((bytes(data[name_at:at]), count))
+        request.topics.append(topic)
         for _ in range(count):
             index, size = _PARTITION_CLASSIC.unpack_from(data, at)
             start = at + 8
@@ -149,6 +203,10 @@ def _read_flexible(
         topics, at = read_varint(data, at - 1)
     if topics == 0 or topics > ITEMS_MAX:
         raise malformed(f"a Produce request of {topics - 1} topics")
+    if _may_have_many(data, at, version, topics - 1) and _find_rows(
+        frame, at, version, topics - 1, request
+    ):
+        return len(frame)
     for _ in range(topics - 1):
         topic: Topic
         topic_at = at
@@ -175,9 +233,44 @@ def _read_flexible(
         if count < 0 or items_left < 0:
             raise malformed(f"a Produce request of {count} partitions in one topic")
         request.groups.append((bytes(data[topic_at:at]), count))
+        request.topics.append(topic)
         at = _read_partitions(frame, data, at, topic, count, request.partitions)
         at = at + 1 if data[at] == 0 else skip_tags(data, at)
     return at + 1 if data[at] == 0 else skip_tags(data, at)
+
+
+def _may_have_many(data: Buffer, at: int, version: int, topics: int) -> bool:
+    """Whether more than a few partitions follow, as far as the first topic tells."""
+    end = len(data)
+    if end > BYTES_MAX:
+        return False
+    counted_at = at + (16 if version >= TOPIC_IDS else data[at])
+    return topics > 1 or (counted_at < end and data[counted_at] > _FEW + 1)
+
+
+def _find_rows(
+    frame: memoryview, at: int, version: int, topics: int, request: ProduceRequest
+) -> bool:
+    """Has kernels read the topics, if they find nothing that has to be looked at more closely."""
+    joiner = the_joiner()
+    found = None if joiner is None else joiner.find(frame, at, topics, version >= TOPIC_IDS)
+    if found is None:
+        return False
+    rows, groups = found
+    if len(frame) > len(rows) // ROW_WORDS * _BATCH_BYTES_MAX:
+        return False
+    words = iter(groups)
+    for start, size, count in zip(words, words, words, strict=True):
+        head = bytes(frame[start : start + size])
+        request.groups.append((head, count))
+        if version >= TOPIC_IDS:
+            request.topics.append(head[:16])
+        else:
+            name_bytes, name_at = read_varint(head, 0)
+            encoded = head[: name_at + name_bytes - 1]
+            request.topics.append(NAMES.get(encoded) or name_of(encoded, name_at))
+    request.set_rows(rows)
+    return True
 
 
 def _read_partitions(
@@ -228,6 +321,17 @@ def write_produce_response(
     return _framed(correlation_id, version, len(request.groups), parts, throttle_ms)
 
 
+def frame_packed(correlation_id: int, request: ProduceRequest, packed: memoryview) -> bytes:
+    """The same of a flexible version, of parts for each partition that are packed already."""
+    parts: list[Buffer] = []
+    at = 0
+    for head, count in request.groups:
+        end = at + count * _RESULT_9.size
+        parts += (head, packed[at:end], b"\x00")
+        at = end
+    return _framed(correlation_id, FLEXIBLE, len(request.groups), parts, 0)
+
+
 def write_in_steps(
     correlation_id: int,
     version: int,
@@ -255,7 +359,7 @@ def write_in_steps(
 
 
 def _framed(
-    correlation_id: int, version: int, groups: int, parts: list[bytes], throttle_ms: int
+    correlation_id: int, version: int, groups: int, parts: list[Any], throttle_ms: int
 ) -> bytes:
     if version < FLEXIBLE:
         parts.append(INT32.pack(throttle_ms))

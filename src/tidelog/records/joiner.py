@@ -1,0 +1,122 @@
+"""Batches of many partitions, joined by partition: what kernels do, and the memory they do it in.
+
+A request's batches are found (`find`) while it is read. When all requests that came together are
+read and it is known which log each batch is for, `join` has each log's batches behind one
+another, stamped and ready to be written. There is one joiner in a process, because only one
+request is read, and only one lot served, at a time; where kernels would have to be compiled first
+there is none, and batches are appended one by one.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.records.batch import HEADER_SIZE
+from tidelog.records.join_layout import (
+    ANSWER,
+    BATCH_COLUMNS,
+    LOG_WORDS,
+    ROW_WORDS,
+    RUN_WORDS,
+    TOPIC_WORDS,
+)
+from tidelog.records.native import address_of, code, find_rows, join_batches
+
+BYTES_MAX: Final = 256 * 1024
+"""Of requests that are joined."""
+ROWS_MAX: Final = BYTES_MAX // HEADER_SIZE
+TOPICS_MAX: Final = 256
+"""In a request."""
+
+
+def _words(count: int) -> "array[int]":
+    return array("q", bytes(8 * count))
+
+
+def _table(words: "array[int]", width: int) -> memoryview:
+    return memoryview(words).cast("B").cast("q", (len(words) // width, width))
+
+
+class Joiner:
+    def __init__(self) -> None:
+        self._place = _words(4)
+        self._topics = _words(TOPIC_WORDS * TOPICS_MAX)
+        self._found = _words(ROW_WORDS * ROWS_MAX)
+        self._counts = _words(2)
+        self._rows = _words(ROW_WORDS * ROWS_MAX)
+        self._run_of = _words(ROWS_MAX)
+        self._logs = _words(LOG_WORDS * ROWS_MAX)
+        self._runs = _words(RUN_WORDS * ROWS_MAX)
+        self._batches = _words(BATCH_COLUMNS * ROWS_MAX)
+        self._joined = bytearray(BYTES_MAX)
+        self._answers = bytearray(ANSWER.size * ROWS_MAX)
+        self.joined: Final = memoryview(self._joined)
+        """What is to be written, at the places that the runs tell."""
+        self.answers: Final = memoryview(self._answers)
+        self._find = find_rows.prepared(
+            self._place, _table(self._topics, TOPIC_WORDS), _table(self._found, ROW_WORDS)
+        )
+        self._join = join_batches.prepared(
+            self._counts,
+            _table(self._rows, ROW_WORDS),
+            self._run_of,
+            _table(self._logs, LOG_WORDS),
+            _words(ROWS_MAX),
+            _table(self._runs, RUN_WORDS),
+            _table(self._batches, ROWS_MAX),
+            self._joined,
+            self._answers,
+        )
+
+    def find(
+        self, frame: memoryview, at: int, topics: int, have_ids: bool
+    ) -> tuple["array[int]", list[int]] | None:
+        """Finds all batches of a request whose first topic begins at `at`: the rows, which tell
+        where they are for as long as the request stays there, and for each topic where it begins
+        in the frame, how long its head is, and how many rows are its own. None if somebody has to
+        look closer."""
+        address = address_of(frame)
+        place = self._place
+        place[0], place[1] = address + at, address + len(frame)
+        place[2], place[3] = topics, have_ids
+        count = self._find.on_all_memory()
+        if not count:
+            return None
+        groups = self._topics[: TOPIC_WORDS * topics].tolist()
+        for word in range(0, len(groups), TOPIC_WORDS):
+            groups[word] -= address
+        return self._found[: ROW_WORDS * count], groups
+
+    def join(
+        self, requests: Sequence["array[int]"], run_of: list[int], logs: list[int]
+    ) -> tuple[list[int], list[list[int]]]:
+        """Joins the rows of some requests, given the run that each is in and, for each run, the
+        words of its log. Returns the words of the runs, and the columns of their batches."""
+        run_count, count = len(logs) // LOG_WORDS, len(run_of)
+        at = 0
+        for rows in requests:
+            self._rows[at : at + len(rows)] = rows
+            at += len(rows)
+        self._run_of[:count] = array("q", run_of)
+        self._logs[: len(logs)] = array("q", logs)
+        self._counts[0], self._counts[1] = count, run_count
+        self._join.on_all_memory()
+        runs = self._runs[: RUN_WORDS * run_count].tolist()
+        columns = range(0, BATCH_COLUMNS * ROWS_MAX, ROWS_MAX)
+        return runs, [self._batches[column : column + count].tolist() for column in columns]
+
+
+class _Place:
+    joiner: Joiner | None = None
+    is_known = False
+
+
+_place: Final = _Place()
+
+
+def the_joiner() -> Joiner | None:
+    if not _place.is_known:
+        _place.is_known = True
+        if code.is_at_hand():
+            _place.joiner = Joiner()
+    return _place.joiner
