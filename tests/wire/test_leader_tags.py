@@ -20,7 +20,8 @@ from tidelog.wire.leader_tags import (
     tag_fetch_response,
     tag_produce_response,
 )
-from tidelog.wire.produce import ProduceResult, read_produce_request, write_produce_response
+from tidelog.wire.produce import read_produce_request
+from tidelog.wire.produce_answer import ProduceResult, write_produce_response
 from tidelog.wire.produce_client import read_produce_response, write_produce_request
 from tidelog.wire.topics import Topic
 

@@ -15,13 +15,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.records import joiner
 from tidelog.wire.codec import entity_type, read_request, read_response, write_request
 from tidelog.wire.header import read_request_header, request_header
-from tidelog.wire.produce import (
-    ProduceRequest,
-    ProduceResult,
-    RecordsRefused,
-    read_produce_request,
-    write_produce_response,
-)
+from tidelog.wire.produce import ProduceRequest, read_produce_request
+from tidelog.wire.produce_answer import ProduceResult, RecordsRefused, write_produce_response
 from tidelog.wire.produce_client import read_produce_response, write_produce_request
 from tidelog.wire.values import ITEMS_MAX, varint
 

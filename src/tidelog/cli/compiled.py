@@ -49,7 +49,7 @@ _IN: Final = {
     "tidelog.serving": "acks counters fetch_sessions low_waiters waiting",
     "tidelog.wire": (
         "fetch fetch_client fetch_in_steps follower_fetch frames header leader_tags one_fetch "
-        "produce topics values"
+        "produce produce_answer topics values"
     ),
     "tidelog.world.real": "clock connection disk loop network",
 }

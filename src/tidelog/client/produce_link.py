@@ -14,7 +14,8 @@ from tidelog.client.client import Client
 from tidelog.client.connection import Room
 from tidelog.client.sockets import Stream, now_ms
 from tidelog.client.write_queue import Batch, WriteQueue
-from tidelog.wire.produce import TOPIC_IDS, ProduceResult
+from tidelog.wire.produce import TOPIC_IDS
+from tidelog.wire.produce_answer import ProduceResult
 from tidelog.wire.produce_client import read_produce_response, write_produce_request
 from tidelog.wire.topics import Topic
 

@@ -30,13 +30,8 @@ from tidelog.handlers.verifying import must_be_verified
 from tidelog.handlers.wide_produce import ROWS_MAX, producing_in_slices
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL
-from tidelog.wire.produce import (
-    ProducePartition,
-    ProduceRequest,
-    RecordsRefused,
-    read_produce_request,
-    write_produce_response,
-)
+from tidelog.wire.produce import ProducePartition, ProduceRequest, read_produce_request
+from tidelog.wire.produce_answer import RecordsRefused, write_produce_response
 
 _NOT_YET: Final[Result] = (0, NOTHING, NOTHING, NOTHING, None)
 

@@ -17,7 +17,8 @@ from tidelog.log.joint_append import Columns, Run, append_run, can_be_appended, 
 from tidelog.partition import Partition
 from tidelog.records import join_layout as layout
 from tidelog.records.joiner import the_joiner
-from tidelog.wire.produce import ProduceRequest, frame_packed
+from tidelog.wire.produce import ProduceRequest
+from tidelog.wire.produce_answer import frame_packed
 from tidelog.wire.topics import Topic
 
 Answer = list[Result] | bytes | None

@@ -10,7 +10,8 @@ from tidelog.handlers.verifying import verify
 from tidelog.partition import Partition
 from tidelog.serving.acks import Committed
 from tidelog.slow_appends import Appended
-from tidelog.wire.produce import ProduceAnswer, ProduceRequest, RecordsRefused
+from tidelog.wire.produce import ProduceRequest
+from tidelog.wire.produce_answer import ProduceAnswer, RecordsRefused
 
 Result = ProduceAnswer
 """Error code, first offset, time of the append if that is the records' time, log start offset,

@@ -12,7 +12,8 @@ from tidelog.handlers.api import Node, Request
 from tidelog.handlers.producing import Producing, Result, Undone
 from tidelog.handlers.rows import work_in_slices
 from tidelog.slices import Sliced
-from tidelog.wire.produce import ProducePartition, ProduceRequest, write_in_steps
+from tidelog.wire.produce import ProducePartition, ProduceRequest
+from tidelog.wire.produce_answer import write_in_steps
 
 ROWS_MAX: Final = 1_000
 """A request of more partitions is not served in one go."""

@@ -79,6 +79,8 @@ _UNSIGNED = 0xFFFFFFFF
 _SIZE_BITS_MAX = 28
 _ANSWER_BYTES = ANSWER.size
 _ID_BYTES = 16
+_GIVEN = types.Tuple((INT64S, TABLE, INT64S, TABLE))
+_FOUND = types.Tuple((INT64S_OUT, TABLE, TABLE, BYTES_OUT, BYTES_OUT))
 
 
 @inlined
@@ -213,24 +215,13 @@ def _answer(answers: Any, row: int, index: int, offset: int, log_start: int) -> 
     answers[at + 32] = 0
 
 
-@kernel(
-    types.int64(BYTES, INT64S, TABLE, INT64S, TABLE, INT64S_OUT, TABLE, TABLE, BYTES_OUT, BYTES_OUT)
-)
-def join_batches(
-    memory: Any,
-    counts: Any,
-    rows: Any,
-    run_of: Any,
-    logs: Any,
-    order: Any,
-    runs: Any,
-    batches: Any,
-    joined: Any,
-    answers: Any,
-) -> int:
+@kernel(types.int64(BYTES, _GIVEN, _FOUND))
+def join_batches(memory: Any, given: Any, found: Any) -> int:
     """Puts the batches for each log together in `joined`, stamped with what comes next there, and
     makes an answer for each row. `counts` says how many rows and how many runs there are, `run_of`
     in which run each row is. Of a run that is not good nothing else is to be believed."""
+    counts, rows, run_of, logs = given
+    order, runs, batches, joined, answers = found
     row_count, run_count = counts[0], counts[1]
     _order(row_count, run_count, run_of, runs, order)
     end = 0

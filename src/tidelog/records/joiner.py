@@ -57,15 +57,19 @@ class Joiner:
             self._place, _table(self._topics, TOPIC_WORDS), _table(self._found, ROW_WORDS)
         )
         self._join = join_batches.prepared(
-            self._counts,
-            _table(self._rows, ROW_WORDS),
-            self._run_of,
-            _table(self._logs, LOG_WORDS),
-            _words(ROWS_MAX),
-            _table(self._runs, RUN_WORDS),
-            _table(self._batches, ROWS_MAX),
-            self._joined,
-            self._answers,
+            (
+                self._counts,
+                _table(self._rows, ROW_WORDS),
+                self._run_of,
+                _table(self._logs, LOG_WORDS),
+            ),
+            (
+                _words(ROWS_MAX),
+                _table(self._runs, RUN_WORDS),
+                _table(self._batches, ROWS_MAX),
+                self._joined,
+                self._answers,
+            ),
         )
 
     def find(

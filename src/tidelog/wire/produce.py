@@ -1,24 +1,21 @@
-"""Produce requests and answers, versions 3 to 13, packed and unpacked by hand.
+"""Produce requests, versions 3 to 13, unpacked by hand.
 
 The records of a partition are a slice of the frame, never a copy. Topics stay encoded in the
-request, so that the answer repeats the bytes they came in. From version 9 on messages are
-flexible; from version 13 on a topic is its 16-byte id. `produce_client` has the other role.
+request, so that the answer (`produce_answer`) repeats the bytes they came in. From version 9 on
+messages are flexible; from version 13 on a topic is its 16-byte id. `produce_client` has the other
+role.
 
     request   transactional id | int16 acks | int32 timeout | topics [name or id,
               partitions [int32 index | records]]
-    answer    topics [name or id, partitions [int32 index | int16 error | int64 base offset |
-              int64 append time | int64 log start (5+) | record errors [int32 place in the batch |
-              message] (8+) | message (8+)]] | int32 throttle time
 """
 
 from array import array
-from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.base.ports import Buffer
-from tidelog.records.join_layout import ANSWER, ROW_WORDS
+from tidelog.records.join_layout import ROW_WORDS
 from tidelog.records.joiner import BYTES_MAX, the_joiner
 from tidelog.records.native import address_of
 from tidelog.wire.topics import Topic
@@ -28,14 +25,12 @@ from tidelog.wire.values import (
     ITEMS_MAX,
     NAMES,
     UNREADABLE,
-    encode_string,
     malformed,
     name_of,
     read_string,
     read_varint,
     skip_tags,
     text_malformed,
-    varint,
 )
 
 FLEXIBLE: Final = 9
@@ -47,31 +42,10 @@ _BATCH_BYTES_MAX: Final = 4096
 """On average: what is larger gains nothing when it is joined, because that is a copy of it."""
 
 ProducePartition: TypeAlias = tuple[Topic, int, memoryview | None]
-# error code, base offset, log append time, log start offset, error message
-ProduceResult: TypeAlias = tuple[int, int, int, int, str | None]
-
-
-class RecordsRefused(NamedTuple):
-    """Why a batch was refused, and which of its records are to blame, by their places in it."""
-
-    message: str
-    records: Sequence[int]
-
-
-# as a `ProduceResult`, but for what is said of an error
-ProduceAnswer: TypeAlias = tuple[int, int, int, int, str | RecordsRefused | None]
-
 _AFTER_ID_CLASSIC = Struct(">hii")
 _AFTER_ID_FLEXIBLE = Struct(">hiB")
 _PARTITION_CLASSIC = Struct(">ii")
 _PARTITION_FLEXIBLE = Struct(">iBB")
-_START_CLASSIC = Struct(">iii")
-_START_FLEXIBLE = Struct(">iiBB")
-_END_FLEXIBLE = Struct(">iB")
-_RESULT_3 = Struct(">ihqq")
-_RESULT_5 = Struct(">ihqqq")
-_RESULT_8 = Struct(">ihqqqih")
-_RESULT_9 = ANSWER
 
 
 class ProduceRequest:
@@ -300,114 +274,3 @@ def _read_partitions(
         # Where the records end something follows, so records that run past the end fail here.
         at = at + 1 if data[at] == 0 else skip_tags(data, at)
     return at
-
-
-def write_produce_response(
-    correlation_id: int,
-    version: int,
-    request: ProduceRequest,
-    results: Sequence[ProduceAnswer],
-    throttle_ms: int = 0,
-) -> bytes:
-    """The whole answer frame; `results` are in the order of `request.partitions`."""
-    parts: list[bytes] = []
-    pairs = zip(request.partitions, results, strict=True)
-    pack = _pack_flexible if version >= FLEXIBLE else _pack_classic
-    for head, count in request.groups:
-        parts.append(head)
-        pack(parts, version, islice(pairs, count))
-        if version >= FLEXIBLE:
-            parts.append(b"\x00")
-    return _framed(correlation_id, version, len(request.groups), parts, throttle_ms)
-
-
-def frame_packed(correlation_id: int, request: ProduceRequest, packed: memoryview) -> bytes:
-    """The same of a flexible version, of parts for each partition that are packed already."""
-    parts: list[Buffer] = []
-    at = 0
-    for head, count in request.groups:
-        end = at + count * _RESULT_9.size
-        parts += (head, packed[at:end], b"\x00")
-        at = end
-    return _framed(correlation_id, FLEXIBLE, len(request.groups), parts, 0)
-
-
-def write_in_steps(
-    correlation_id: int,
-    version: int,
-    request: ProduceRequest,
-    results: Sequence[ProduceAnswer],
-    step: int,
-) -> Generator[None, None, bytes]:
-    """The same answer, made of so many partitions at a time."""
-    parts: list[bytes] = []
-    pairs = zip(request.partitions, results, strict=True)
-    pack = _pack_flexible if version >= FLEXIBLE else _pack_classic
-    packed = 0
-    for head, count in request.groups:
-        parts.append(head)
-        for start in range(0, count, step):
-            size = min(step, count - start)
-            pack(parts, version, islice(pairs, size))
-            packed += size
-            if packed >= step:
-                packed = 0
-                yield
-        if version >= FLEXIBLE:
-            parts.append(b"\x00")
-    return _framed(correlation_id, version, len(request.groups), parts, 0)
-
-
-def _framed(
-    correlation_id: int, version: int, groups: int, parts: list[Any], throttle_ms: int
-) -> bytes:
-    if version < FLEXIBLE:
-        parts.append(INT32.pack(throttle_ms))
-        body = b"".join(parts)
-        return _START_CLASSIC.pack(8 + len(body), correlation_id, groups) + body
-    parts.append(_END_FLEXIBLE.pack(throttle_ms, 0))
-    body = b"".join(parts)
-    if groups < 0x7F:
-        return _START_FLEXIBLE.pack(6 + len(body), correlation_id, 0, groups + 1) + body
-    counted = varint(groups + 1)
-    size = 5 + len(counted) + len(body)
-    return _START_FLEXIBLE.pack(size, correlation_id, 0, 0)[:-1] + counted + body
-
-
-def _pack_flexible(
-    parts: list[bytes],
-    _version: int,
-    pairs: Iterable[tuple[ProducePartition, ProduceAnswer]],
-) -> None:
-    for (_, index, _), (error_code, base, append_time, log_start, message) in pairs:
-        if message is None:
-            parts.append(_RESULT_9.pack(index, error_code, base, append_time, log_start, 1, 0, 0))
-        else:
-            parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
-            parts += (_why(message, True), b"\x00")
-
-
-def _pack_classic(
-    parts: list[bytes],
-    version: int,
-    pairs: Iterable[tuple[ProducePartition, ProduceAnswer]],
-) -> None:
-    for (_, index, _), (error_code, base, append_time, log_start, message) in pairs:
-        if version < 5:
-            parts.append(_RESULT_3.pack(index, error_code, base, append_time))
-        elif version < 8:
-            parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
-        elif message is None:
-            parts.append(_RESULT_8.pack(index, error_code, base, append_time, log_start, 0, -1))
-        else:
-            parts.append(_RESULT_5.pack(index, error_code, base, append_time, log_start))
-            parts.append(_why(message, False))
-
-
-def _why(refusal: str | RecordsRefused, flexible: bool) -> bytes:
-    """The same sentence for each record that is to blame, and for the batch."""
-    message, places = (refusal, ()) if isinstance(refusal, str) else refusal
-    said = encode_string(message, flexible)
-    count = varint(len(places) + 1) if flexible else INT32.pack(len(places))
-    end = said + b"\x00" if flexible else said
-    return count + b"".join(INT32.pack(place) + end for place in places) + said

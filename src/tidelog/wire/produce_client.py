@@ -9,7 +9,8 @@ from typing import Final
 
 from tidelog.base.ports import Buffer
 from tidelog.wire.header import read_response_header
-from tidelog.wire.produce import FLEXIBLE, TOPIC_IDS, ProduceResult
+from tidelog.wire.produce import FLEXIBLE, TOPIC_IDS
+from tidelog.wire.produce_answer import ProduceResult
 from tidelog.wire.topics import Topic, grouped, read_topic
 from tidelog.wire.values import (
     INT32,
