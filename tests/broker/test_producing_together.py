@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from support.brokers import (
     without_max_timestamp,
 )
 from support.histories import records_of
-from tidelog.records import joiner
+from support.joining import serving
 from tidelog.records.reference import Record, encode_batch
 
 PARTITIONS = 3
@@ -35,19 +34,8 @@ def node(how: str) -> SimNode:
 
 @pytest.fixture(params=["joined", "one by one"])
 def how(request: pytest.FixtureRequest) -> Iterator[str]:
-    """With kernels, and as a broker does it where there are none."""
-    with served(request.param) as name:
-        yield name
-
-
-@contextmanager
-def served(how: str) -> Iterator[str]:
-    before = joiner._place.joiner
-    assert joiner.the_joiner() is not None, "tidelog kernels warm was not run"
-    if how == "one by one":
-        joiner._place.joiner = None
-    yield how
-    joiner._place.joiner = before or joiner.the_joiner()
+    with serving(request.param):
+        yield request.param
 
 
 def begun(**settings: Any) -> SimNode:
@@ -128,15 +116,17 @@ def test_each_request_is_answered_in_its_turn_with_offsets_of_its_own(
 
 def test_what_they_have_for_a_partition_is_written_at_once() -> None:
     """At least in one of some histories all of them come in one piece."""
-    assert joiner.the_joiner() is not None
     writes = []
     for seed in range(8):
-        node = begun(seed=seed)
-        client = node.client()
-        trace = node.disk.trace()
-        sent = [request(client, (0, one_batch(str(n))), (1, one_batch(str(n)))) for n in range(5)]
-        client.send_bytes(b"".join(sent))
-        client.wait()
+        with serving("joined"):
+            node = begun(seed=seed)
+            client = node.client()
+            trace = node.disk.trace()
+            sent = [
+                request(client, (0, one_batch(str(n))), (1, one_batch(str(n)))) for n in range(5)
+            ]
+            client.send_bytes(b"".join(sent))
+            client.wait()
         writes.append(sum(operation == "pwrite" for operation, path in trace if "events" in path))
     assert min(writes) == 2, "one for each partition"
     assert max(writes) <= 10
@@ -307,14 +297,14 @@ def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
 ) -> None:
     """A1, A3, B5, R5."""
     wanted = batches_of(plan)
-    with served("joined"):
+    with serving("joined"):
         ahead = begun(seed=seed)
         client = ahead.client()
         sent = [wide_request(client, data, acks) for acks, data in wanted]
         for piece in [b"".join(sent)] if one_piece else sent:
             client.send_bytes(piece)
         client.wait()
-    with served("one by one"):
+    with serving("one by one"):
         patient = begun(seed=seed)
         other = patient.client()
         for acks, data in wanted:
@@ -331,7 +321,7 @@ def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
 
 def test_one_request_alone_is_joined_too() -> None:
     """The answer is packed by kernels, whoever the partitions belong to."""
-    with served("joined"):
+    with serving("joined"):
         node = begun()
         client = node.client()
         data: dict[str, list[Batch]] = {

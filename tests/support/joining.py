@@ -1,18 +1,34 @@
 """Batches for one log as kernels join them, appended as a broker does."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 from tidelog.log.joint_append import Run, append_run, can_be_appended, words_of
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import HEADER_SIZE
-from tidelog.records.join_layout import DELTA, NEXT_OFFSET
-from tidelog.records.joiner import Joiner
-from tidelog.records.native import address_of
+from tidelog.records.join_layout import DELTA
+from tidelog.records.joiner import Joiner, _place, the_joiner
+from tidelog.records.native import address_of, code
 
-joiner = cache(Joiner)
-"""One for all tests of a process; kernels are compiled here if they have to be."""
+
+@cache
+def joiner() -> Joiner:
+    """The one of this process; kernels are compiled if they have to be."""
+    code.find()
+    _place.is_known = False
+    found = the_joiner()
+    assert found is not None
+    return found
+
+
+@contextmanager
+def serving(how: str) -> Iterator[None]:
+    """With kernels ("joined"), or as a broker does it where there are none."""
+    _place.joiner = joiner() if how == "joined" else None
+    yield
+    _place.joiner = joiner()
 
 
 def append_together(
@@ -23,10 +39,10 @@ def append_together(
     if words is None or any(len(batch) < HEADER_SIZE for batch in batches):
         return None
     rows = array("q", [word for batch in batches for word in (0, address_of(batch), len(batch))])
-    runs, columns = joiner().join([rows], [0] * len(batches), words)
-    run = Run(runs, 0)
-    if not can_be_appended(log, run, columns):
+    joined = joiner().join([rows], [0] * len(batches), words)
+    run = Run(joined.runs, 0)
+    if not can_be_appended(log, run, joined):
         return None
-    append_run(log, run, columns, joiner().joined)
-    ends = zip(columns[NEXT_OFFSET], columns[DELTA], strict=True)
+    append_run(log, run, joined)
+    ends = zip(joined.next_offsets, joined.column(DELTA), strict=True)
     return [next_offset - delta - 1 for next_offset, delta in ends]

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Node, Request
 from tidelog.handlers.producing import ACKS, ALL, NOTHING, Producing, Result, refusal
-from tidelog.log.joint_append import Columns, Run, append_run, can_be_appended, words_of
+from tidelog.log.joint_append import Run, append_run, can_be_appended, words_of
 from tidelog.partition import Partition
 from tidelog.records import join_layout as layout
-from tidelog.records.joiner import the_joiner
+from tidelog.records.joiner import Joined, the_joiner
 from tidelog.wire.produce import ProduceRequest
 from tidelog.wire.produce_answer import frame_packed
 from tidelog.wire.topics import Topic
@@ -84,18 +84,17 @@ def handle_together(node: Node, requests: Sequence[Request]) -> list[Answer] | N
     logs = lot.log_words(wants_all, now_ms)
     if logs is None:
         return None
-    words, batches = joiner.join(lot.rows, lot.run_of, logs)
-    runs = [Run(words, at) for at in range(0, len(words), layout.RUN_WORDS)]
+    joined = joiner.join(lot.rows, lot.run_of, logs)
+    runs = [Run(joined.runs, at) for at in range(0, len(joined.runs), layout.RUN_WORDS)]
     for partition, run in zip(lot.partitions, runs, strict=True):
-        if not can_be_appended(partition.log, run, batches):
+        if not can_be_appended(partition.log, run, joined):
             return None
-    errors = _write(lot.partitions, runs, batches, joiner.joined)
+    errors = _write(lot.partitions, runs, joined)
     for number, partition in enumerate(lot.partitions):
         if number not in errors:
             partition.appended(runs[number].end - runs[number].start)
     if errors or (wants_all and not _are_committed(lot.partitions)):
-        results = _results(lot, runs, batches, errors)
-        return _told(node, requests, lot, results)
+        return _told(node, requests, lot, _results(lot, runs, joined, errors))
     return _packed(requests, joiner.answers)
 
 
@@ -109,14 +108,12 @@ def _gathered(node: Node, requests: Sequence[Request]) -> _Lot | None:
     return lot
 
 
-def _write(
-    partitions: list[Partition], runs: list[Run], batches: Columns, joined: memoryview
-) -> dict[int, KafkaError]:
+def _write(partitions: list[Partition], runs: list[Run], joined: Joined) -> dict[int, KafkaError]:
     """The errors of disks, by the numbers of the runs that could not be written."""
     errors: dict[int, KafkaError] = {}
     for number, partition in enumerate(partitions):
         try:
-            append_run(partition.log, runs[number], batches, joined)
+            append_run(partition.log, runs[number], joined)
         except KafkaError as error:
             errors[number] = error
     return errors
@@ -138,10 +135,10 @@ def _packed(requests: Sequence[Request], packed: memoryview) -> list[Answer]:
 
 
 def _results(
-    lot: _Lot, runs: list[Run], batches: Columns, errors: dict[int, KafkaError]
+    lot: _Lot, runs: list[Run], joined: Joined, errors: dict[int, KafkaError]
 ) -> list[Result]:
     """What each batch came to, in the order of the requests."""
-    next_offsets, deltas = batches[layout.NEXT_OFFSET], batches[layout.DELTA]
+    next_offsets, deltas = joined.next_offsets, joined.column(layout.DELTA)
     places = [run.first for run in runs]
     results: list[Result] = []
     for number in lot.run_of:

@@ -11,8 +11,7 @@ from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import NO_TRANSACTION, SEQUENCE_MAX
 from tidelog.records import join_layout as layout
-
-Columns = list[list[int]]
+from tidelog.records.joiner import Joined
 
 
 def words_of(log: PartitionLog, leader_epoch: int, now_ms: int) -> list[int] | None:
@@ -64,69 +63,66 @@ class Run:
         self.is_good = words[at + layout.IS_GOOD] != 0
 
 
-def can_be_appended(log: PartitionLog, run: Run, batches: Columns) -> bool:
+def can_be_appended(log: PartitionLog, run: Run, joined: Joined) -> bool:
     """Whether they are all ordinary, next in their producers' order, and within the bounds of the
     active segment."""
     return (
         run.is_good
         and log.segments.active.has_room(run.end - run.start, run.next_end - 1, run.youngest)
-        and (not run.has_producers or _are_next(log, batches, run))
+        and (not run.has_producers or _are_next(log, run, joined))
     )
 
 
-def append_run(log: PartitionLog, run: Run, batches: Columns, joined: memoryview) -> None:
+def append_run(log: PartitionLog, run: Run, joined: Joined) -> None:
     if log.home.failure is not None:
         # Another log of the same dir could not be written.
         log.check_online()
     segment = log.segments.active
-    first, upto = run.first, run.upto
+    first, upto, size = run.first, run.upto, run.end - run.start
     assert segment.file is not None
     try:
-        segment.file.pwrite(joined[run.start : run.end], segment.size)
-        segment.note_run(
-            log.log_end_offset,
-            batches[layout.BATCH_POSITION][first:upto],
-            batches[layout.NEXT_OFFSET][first:upto],
-            batches[layout.TIMESTAMP][first:upto],
-            (run.end - run.start, run.youngest, run.youngest_offset),
-        )
+        segment.file.pwrite(joined.data[run.start : run.end], segment.size)
+        positions, next_offsets = joined.positions[first:upto], joined.next_offsets[first:upto]
+        if segment.is_noted_singly(positions[-1]):
+            timestamps = joined.column(layout.TIMESTAMP)[first:upto]
+            segment.note_each(log.log_end_offset, (positions, next_offsets, timestamps), size)
+        else:
+            youngest = (run.youngest, run.youngest_offset)
+            segment.note_run(positions, next_offsets, youngest, size)
     except OSError as error:
         raise log.failed(error) from error
     log.log_end_offset = run.next_end
     if run.has_producers:
-        _remember(log, batches, run)
+        _remember(log, run, joined)
 
 
-def _are_next(log: PartitionLog, batches: Columns, run: Run) -> bool:
+def _are_next(log: PartitionLog, run: Run, joined: Joined) -> bool:
     """Whether each comes next after what its producer has in the log, and before it here."""
+    ids, epochs = joined.column(layout.PRODUCER_ID), joined.column(layout.PRODUCER_EPOCH)
+    sequences, deltas = joined.column(layout.SEQUENCE), joined.column(layout.DELTA)
     next_sequences: dict[int, int] = {}
     for place in range(run.first, run.upto):
-        producer_id = batches[layout.PRODUCER_ID][place]
+        producer_id, sequence = ids[place], sequences[place]
         if producer_id < 0:
             continue
         producer = log.producers.by_id.get(producer_id)
-        sequence = batches[layout.SEQUENCE][place]
         if (
             producer is None
             or sequence != next_sequences.get(producer_id, producer.next_sequence)
-            or not 0 <= batches[layout.PRODUCER_EPOCH][place] == producer.epoch
+            or not 0 <= epochs[place] == producer.epoch
             or producer.txn_first_offset != NO_TRANSACTION
         ):
             return False
-        next_sequences[producer_id] = (sequence + batches[layout.DELTA][place] + 1) & SEQUENCE_MAX
+        next_sequences[producer_id] = (sequence + deltas[place] + 1) & SEQUENCE_MAX
     return True
 
 
-def _remember(log: PartitionLog, batches: Columns, run: Run) -> None:
+def _remember(log: PartitionLog, run: Run, joined: Joined) -> None:
+    ids, timestamps = joined.column(layout.PRODUCER_ID), joined.column(layout.TIMESTAMP)
+    sequences, deltas = joined.column(layout.SEQUENCE), joined.column(layout.DELTA)
     for place in range(run.first, run.upto):
-        producer_id = batches[layout.PRODUCER_ID][place]
-        if producer_id >= 0:
-            delta, sequence = batches[layout.DELTA][place], batches[layout.SEQUENCE][place]
-            last_offset = batches[layout.NEXT_OFFSET][place] - 1
-            producer = log.producers.by_id[producer_id]
-            producer.remember(
-                (sequence + delta) & SEQUENCE_MAX,
-                last_offset - delta,
-                last_offset,
-                batches[layout.TIMESTAMP][place],
-            )
+        if ids[place] >= 0:
+            delta, last_offset = deltas[place], joined.next_offsets[place] - 1
+            last_sequence = (sequences[place] + delta) & SEQUENCE_MAX
+            producer = log.producers.by_id[ids[place]]
+            producer.remember(last_sequence, last_offset - delta, last_offset, timestamps[place])

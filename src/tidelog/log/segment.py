@@ -119,31 +119,35 @@ class Segment(SegmentReader):
         tail.append(last_offset + 1)
         self._tail_positions.append(position)
 
-    def note_run(
-        self,
-        first_offset: int,
-        positions: list[int],
-        next_offsets: list[int],
-        timestamps: list[int],
-        all_of_it: tuple[int, int, int],
+    def is_noted_singly(self, position: int) -> bool:
+        """Whether each of several batches, the last of which begins there, has to be noted by
+        itself. Mostly all of them are between two entries of the index."""
+        return position > self._index_above or not self._tail_next
+
+    def note_each(
+        self, first_offset: int, batches: tuple[list[int], list[int], list[int]], size: int
     ) -> None:
-        """The same for batches one behind the other: where each begins, which offset follows it,
-        its timestamp; and of all together the size, the largest timestamp, and the last offset of
-        the first that has it. Mostly all of them are between two entries of the index."""
-        size, timestamp, offset = all_of_it
-        end = positions[0] + size
-        if positions[-1] > self._index_above or not self._tail_next:
-            for at, position in enumerate(positions):
-                upto = positions[at + 1] if at + 1 < len(positions) else end
-                next_offset = next_offsets[at]
-                self.note(position, upto - position, first_offset, next_offset - 1, timestamps[at])
-                first_offset = next_offset
-            return
+        """Takes batches one behind the other in: where each begins, which offset follows it, its
+        timestamp; and the size of all."""
+        positions, next_offsets, timestamps = batches
+        ends = [*positions[1:], positions[0] + size]
+        for at, position in enumerate(positions):
+            next_offset = next_offsets[at]
+            length = ends[at] - position
+            self.note(position, length, first_offset, next_offset - 1, timestamps[at])
+            first_offset = next_offset
+
+    def note_run(
+        self, positions: list[int], next_offsets: list[int], youngest: tuple[int, int], size: int
+    ) -> None:
+        """The same at once; `youngest` is the largest timestamp, and the last offset of the first
+        batch that has it."""
+        timestamp, offset = youngest
         if timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+        self.size = positions[0] + size
         self._tail_next += next_offsets
         self._tail_positions += positions
-        self.size = end
 
     def _index(self, last_offset: int, position: int, size: int) -> None:
         is_next = position == self._indexed_end

@@ -15,7 +15,9 @@ from tidelog.records.batch import HEADER_SIZE
 from tidelog.records.join_layout import (
     ANSWER,
     BATCH_COLUMNS,
+    BATCH_POSITION,
     LOG_WORDS,
+    NEXT_OFFSET,
     ROW_WORDS,
     RUN_WORDS,
     TOPIC_WORDS,
@@ -51,7 +53,6 @@ class Joiner:
         self._joined = bytearray(BYTES_MAX)
         self._answers = bytearray(ANSWER.size * ROWS_MAX)
         self.joined: Final = memoryview(self._joined)
-        """What is to be written, at the places that the runs tell."""
         self.answers: Final = memoryview(self._answers)
         self._find = find_rows.prepared(
             self._place, _table(self._topics, TOPIC_WORDS), _table(self._found, ROW_WORDS)
@@ -93,21 +94,51 @@ class Joiner:
 
     def join(
         self, requests: Sequence["array[int]"], run_of: list[int], logs: list[int]
-    ) -> tuple[list[int], list[list[int]]]:
+    ) -> "Joined":
         """Joins the rows of some requests, given the run that each is in and, for each run, the
-        words of its log. Returns the words of the runs, and the columns of their batches."""
-        run_count, count = len(logs) // LOG_WORDS, len(run_of)
+        words of its log."""
+        count = len(run_of)
         at = 0
         for rows in requests:
             self._rows[at : at + len(rows)] = rows
             at += len(rows)
         self._run_of[:count] = array("q", run_of)
         self._logs[: len(logs)] = array("q", logs)
-        self._counts[0], self._counts[1] = count, run_count
+        self._counts[0], self._counts[1] = count, len(logs) // LOG_WORDS
         self._join.on_all_memory()
-        runs = self._runs[: RUN_WORDS * run_count].tolist()
-        columns = range(0, BATCH_COLUMNS * ROWS_MAX, ROWS_MAX)
-        return runs, [self._batches[column : column + count].tolist() for column in columns]
+        return Joined(self, count)
+
+    def runs(self) -> list[int]:
+        """The words of the runs that were joined last."""
+        return self._runs[: RUN_WORDS * self._counts[1]].tolist()
+
+    def column(self, field: int, count: int) -> list[int]:
+        """One of the columns of their batches."""
+        start = field * ROWS_MAX
+        return self._batches[start : start + count].tolist()
+
+
+class Joined:
+    """Batches that were joined, until the next are: the words of their runs, and of the batches the
+    columns that are asked for."""
+
+    __slots__ = ("_columns", "_count", "_joiner", "data", "next_offsets", "positions", "runs")
+
+    def __init__(self, joiner: Joiner, count: int) -> None:
+        self._joiner = joiner
+        self._count = count
+        self._columns: dict[int, list[int]] = {}
+        self.data = joiner.joined
+        """What is to be written, at the places that the runs tell."""
+        self.runs = joiner.runs()
+        self.next_offsets = self.column(NEXT_OFFSET)
+        self.positions = self.column(BATCH_POSITION)
+
+    def column(self, field: int) -> list[int]:
+        found = self._columns.get(field)
+        if found is None:
+            found = self._columns[field] = self._joiner.column(field, self._count)
+        return found
 
 
 class _Place:
