@@ -27,8 +27,10 @@ def joiner() -> Joiner:
 def serving(how: str) -> Iterator[None]:
     """With kernels ("joined"), or as a broker does it where there are none."""
     _place.joiner = joiner() if how == "joined" else None
-    yield
-    _place.joiner = joiner()
+    try:
+        yield
+    finally:
+        _place.joiner = joiner()
 
 
 def append_together(

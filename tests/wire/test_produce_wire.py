@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.joining import serving
+from support.joining import joiner
 from support.messages import kio_bytes, kio_reads, message
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.wire.codec import entity_type, read_request, read_response, write_request
@@ -330,15 +330,12 @@ changes = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_
 def read_both_ways(body: bytes, version: int) -> list[object]:
     """What kernels find, and what is found without them."""
     found: list[object] = []
-    for how in ("joined", "one by one"):
-        with serving(how):
-            try:
-                request = read_produce_request(memoryview(bytearray(body)), 0, version)
-                found.append(
-                    (request.groups, request.acks, copied(request), request.partition_count)
-                )
-            except KafkaError as error:
-                found.append(error.message)
+    for finder in (joiner(), None):
+        try:
+            request = read_produce_request(memoryview(bytearray(body)), 0, version, finder)
+            found.append((request.groups, request.acks, copied(request), request.partition_count))
+        except KafkaError as error:
+            found.append(error.message)
     return found
 
 
@@ -358,13 +355,11 @@ def test_kernels_find_what_is_found_without_them(
 
 def test_kernels_find_the_batches_of_many_partitions() -> None:
     body = requests_of([[b"r" * 61] * 200, [b"s" * 300] * 300], 13)
-    with serving("joined"):
-        request = read_produce_request(memoryview(bytearray(body)), 0, 13)
+    request = read_produce_request(memoryview(bytearray(body)), 0, 13, joiner())
     assert request.rows is not None
     assert request.partition_count == 500
     assert [(len(records or b"")) for _, _, records in request.partitions] == [61] * 200 + [
         300
     ] * 300
     large = requests_of([[b"r" * 16_000] * 6], 13)
-    with serving("joined"):
-        assert read_produce_request(memoryview(bytearray(large)), 0, 13).rows is None
+    assert read_produce_request(memoryview(bytearray(large)), 0, 13, joiner()).rows is None

@@ -30,6 +30,7 @@ from tidelog.handlers.verifying import must_be_verified
 from tidelog.handlers.wide_produce import ROWS_MAX, producing_in_slices
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, TRANSACTIONAL
+from tidelog.records.joiner import the_joiner
 from tidelog.wire.produce import ProducePartition, ProduceRequest, read_produce_request
 from tidelog.wire.produce_answer import RecordsRefused, write_produce_response
 
@@ -127,7 +128,7 @@ def write(request: Request, results: list[Result] | bytes) -> list[Part]:
 
 
 def read(_key: int, version: int, frame: memoryview, at: int) -> ProduceRequest:
-    return read_produce_request(frame, at, version)
+    return read_produce_request(frame, at, version, the_joiner())
 
 
 API = Api(

@@ -10,7 +10,7 @@ from typing import Final
 from tidelog.base.errors import KafkaError
 from tidelog.handlers.api import Answers, Api, Request
 from tidelog.handlers.wide_produce import ROWS_MAX
-from tidelog.records.joiner import BYTES_MAX
+from tidelog.records.join_layout import BYTES_MAX
 from tidelog.wire.header import read_request_header
 
 PRODUCE: Final = 0

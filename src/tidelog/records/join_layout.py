@@ -9,6 +9,9 @@ their runs, a column for each field.
 from struct import Struct
 from typing import Final
 
+BYTES_MAX: Final = 256 * 1024
+"""Of requests that are joined."""
+
 # a topic in a request
 TOPIC_ADDRESS: Final = 0
 HEAD_BYTES: Final = 1

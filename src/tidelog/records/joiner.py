@@ -2,9 +2,9 @@
 
 A request's batches are found (`find`) while it is read. When all requests that came together are
 read and it is known which log each batch is for, `join` has each log's batches behind one
-another, stamped and ready to be written. There is one joiner in a process, because only one
-request is read, and only one lot served, at a time; where kernels would have to be compiled first
-there is none, and batches are appended one by one.
+another, stamped and ready to be written. A process has one joiner, for its loop: one request is
+read, and one lot served, at a time, and no other thread may use it. Where kernels would have to be
+compiled first there is none, and batches are appended one by one.
 """
 
 from array import array
@@ -16,6 +16,7 @@ from tidelog.records.join_layout import (
     ANSWER,
     BATCH_COLUMNS,
     BATCH_POSITION,
+    BYTES_MAX,
     LOG_WORDS,
     NEXT_OFFSET,
     ROW_WORDS,
@@ -24,8 +25,6 @@ from tidelog.records.join_layout import (
 )
 from tidelog.records.native import address_of, code, find_rows, join_batches
 
-BYTES_MAX: Final = 256 * 1024
-"""Of requests that are joined."""
 ROWS_MAX: Final = BYTES_MAX // HEADER_SIZE
 TOPICS_MAX: Final = 256
 """In a request."""
@@ -73,12 +72,8 @@ class Joiner:
             ),
         )
 
-    def find(
-        self, frame: memoryview, at: int, topics: int, have_ids: bool
-    ) -> tuple["array[int]", list[int]] | None:
-        """Finds all batches of a request whose first topic begins at `at`: the rows, which tell
-        where they are for as long as the request stays there, and for each topic where it begins
-        in the frame, how long its head is, and how many rows are its own. None if somebody has to
+    def find(self, frame: memoryview, at: int, topics: int, have_ids: bool) -> "Found | None":
+        """Finds all batches of a request whose first topic begins at `at`; None if somebody has to
         look closer."""
         address = address_of(frame)
         place = self._place
@@ -87,10 +82,8 @@ class Joiner:
         count = self._find.on_all_memory()
         if not count:
             return None
-        groups = self._topics[: TOPIC_WORDS * topics].tolist()
-        for word in range(0, len(groups), TOPIC_WORDS):
-            groups[word] -= address
-        return self._found[: ROW_WORDS * count], groups
+        words = self._topics[: TOPIC_WORDS * topics].tolist()
+        return Found(self._found[: ROW_WORDS * count], words, address)
 
     def join(
         self, requests: Sequence["array[int]"], run_of: list[int], logs: list[int]
@@ -116,6 +109,18 @@ class Joiner:
         """One of the columns of their batches."""
         start = field * ROWS_MAX
         return self._batches[start : start + count].tolist()
+
+
+class Found:
+    """The batches of a request, for as long as it stays where it is, at `address`: their rows, and
+    the words of its topics."""
+
+    __slots__ = ("address", "rows", "topics")
+
+    def __init__(self, rows: "array[int]", topics: list[int], address: int) -> None:
+        self.rows = rows
+        self.topics = topics
+        self.address = address
 
 
 class Joined:

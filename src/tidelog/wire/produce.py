@@ -12,12 +12,10 @@ role.
 from array import array
 from itertools import islice
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tidelog.base.ports import Buffer
-from tidelog.records.join_layout import ROW_WORDS
-from tidelog.records.joiner import BYTES_MAX, the_joiner
-from tidelog.records.native import address_of
+from tidelog.records.join_layout import BYTES_MAX, ROW_WORDS
 from tidelog.wire.topics import Topic
 from tidelog.wire.values import (
     INT16,
@@ -32,6 +30,9 @@ from tidelog.wire.values import (
     skip_tags,
     text_malformed,
 )
+
+if TYPE_CHECKING:
+    from tidelog.records.joiner import Found, Joiner
 
 FLEXIBLE: Final = 9
 TOPIC_IDS: Final = 13
@@ -55,6 +56,7 @@ class ProduceRequest:
     `partitions` are made when somebody asks for them."""
 
     __slots__ = (
+        "_address",
         "_frame",
         "_partitions",
         "acks",
@@ -74,6 +76,7 @@ class ProduceRequest:
         self.rows: array[int] | None = None
         self._partitions: list[ProducePartition] | None = []
         self._frame = frame
+        self._address = 0
 
     @property
     def partitions(self) -> list[ProducePartition]:
@@ -90,31 +93,35 @@ class ProduceRequest:
         made = self._partitions
         return len(self.rows or ()) // ROW_WORDS if made is None else len(made)
 
-    def set_rows(self, rows: "array[int]") -> None:
+    def set_rows(self, rows: "array[int]", address: int) -> None:
+        """What was found in the frame, which is at that address."""
         self.rows = rows
+        self._address = address
         self._partitions = None
 
     def _of_rows(self) -> list[ProducePartition]:
         assert self.rows is not None
         frame = self._frame
-        first = address_of(frame)
         words = iter(self.rows)
         made: list[ProducePartition] = []
         for topic, (_, count) in zip(self.topics, self.groups, strict=True):
             for index, address, size in islice(zip(words, words, words, strict=True), count):
-                at = address - first
+                at = address - self._address
                 made.append((topic, index, frame[at : at + size]))
         return made
 
 
-def read_produce_request(frame: memoryview, at: int, version: int) -> ProduceRequest:
-    """Reads the body that begins at `at`; it must end where the frame does."""
+def read_produce_request(
+    frame: memoryview, at: int, version: int, joiner: "Joiner | None" = None
+) -> ProduceRequest:
+    """Reads the body that begins at `at`; it must end where the frame does. Where it may have many
+    batches, a joiner finds them."""
     # Bytes are read faster than a view of them, by more than it takes to copy a small frame.
     data = frame.tobytes() if len(frame) <= _COPIED_BYTES_MAX else frame
     request = ProduceRequest(frame)
     try:
         if version >= FLEXIBLE:
-            at = _read_flexible(frame, data, at, version, request)
+            at = _read_flexible(frame, data, at, version, request, joiner)
         else:
             at = _read_classic(frame, data, at, request)
     except UNREADABLE:
@@ -164,7 +171,12 @@ def _read_classic(frame: memoryview, data: Buffer, at: int, request: ProduceRequ
 
 
 def _read_flexible(
-    frame: memoryview, data: Buffer, at: int, version: int, request: ProduceRequest
+    frame: memoryview,
+    data: Buffer,
+    at: int,
+    version: int,
+    request: ProduceRequest,
+    joiner: "Joiner | None",
 ) -> int:
     items_left = ITEMS_MAX
     if data[at] == 0:
@@ -177,10 +189,11 @@ def _read_flexible(
         topics, at = read_varint(data, at - 1)
     if topics == 0 or topics > ITEMS_MAX:
         raise malformed(f"a Produce request of {topics - 1} topics")
-    if _may_have_many(data, at, version, topics - 1) and _find_rows(
-        frame, at, version, topics - 1, request
-    ):
-        return len(frame)
+    if joiner is not None and _may_have_many(data, at, version, topics - 1):
+        found = joiner.find(frame, at, topics - 1, version >= TOPIC_IDS)
+        if found is not None and len(frame) <= len(found.rows) // ROW_WORDS * _BATCH_BYTES_MAX:
+            _take(request, frame, version, found)
+            return len(frame)
     for _ in range(topics - 1):
         topic: Topic
         topic_at = at
@@ -222,19 +235,10 @@ def _may_have_many(data: Buffer, at: int, version: int, topics: int) -> bool:
     return topics > 1 or (counted_at < end and data[counted_at] > _FEW + 1)
 
 
-def _find_rows(
-    frame: memoryview, at: int, version: int, topics: int, request: ProduceRequest
-) -> bool:
-    """Has kernels read the topics, if they find nothing that has to be looked at more closely."""
-    joiner = the_joiner()
-    found = None if joiner is None else joiner.find(frame, at, topics, version >= TOPIC_IDS)
-    if found is None:
-        return False
-    rows, groups = found
-    if len(frame) > len(rows) // ROW_WORDS * _BATCH_BYTES_MAX:
-        return False
-    words = iter(groups)
-    for start, size, count in zip(words, words, words, strict=True):
+def _take(request: ProduceRequest, frame: memoryview, version: int, found: "Found") -> None:
+    words = iter(found.topics)
+    for address, size, count in zip(words, words, words, strict=True):
+        start = address - found.address
         head = bytes(frame[start : start + size])
         request.groups.append((head, count))
         if version >= TOPIC_IDS:
@@ -243,8 +247,7 @@ def _find_rows(
             name_bytes, name_at = read_varint(head, 0)
             encoded = head[: name_at + name_bytes - 1]
             request.topics.append(NAMES.get(encoded) or name_of(encoded, name_at))
-    request.set_rows(rows)
-    return True
+    request.set_rows(found.rows, found.address)
 
 
 def _read_partitions(
