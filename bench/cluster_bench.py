@@ -1,8 +1,10 @@
 """What three brokers cost with RF 3 and min ISR 2, beside three of Apache Kafka.
 
 `python -m bench cluster [--quick] [--only NAME,...] [--side tidelog|kafka]` runs the scenarios
-named in `SCENARIOS`, or all. Both clusters run at the same time and are loaded in turns; where
-Java or Kafka's jars are missing ratios are left out. Times of recovery are the slowest seen.
+named in `SCENARIOS`, or all. Both clusters run at the same time and are loaded in turns, but where
+a cluster is compared with itself: there it runs alone, since even an idle one takes caches and
+processor time. Where Java or Kafka's jars are missing ratios are left out. Times of recovery are
+the slowest seen.
 """
 
 import argparse
@@ -43,11 +45,14 @@ Maker = Callable[[Path, Settings], Cluster]
 LOADED: dict[str, Scenario] = {
     "latency": latency,
     "throughput": throughput,
-    "replication": replication_cost,
     "memory": memory_while_cleaning,
-    "catch-up": catch_up,
 }
 """On clusters that tidy up at once."""
+ALONE: dict[str, Scenario] = {
+    "replication": replication_cost,
+    "catch-up": catch_up,
+}
+"""The same, one after the other."""
 DISTURBED: dict[str, Scenario] = {
     "failover": failover,
     "machine-death": machine_death,
@@ -56,7 +61,7 @@ DISTURBED: dict[str, Scenario] = {
     "failover-1000": failover_of_many,
 }
 """On clusters with default settings, in this order: the last ones leave a topic for the next."""
-SCENARIOS = LOADED | DISTURBED
+SCENARIOS = LOADED | ALONE | DISTURBED
 
 
 def makers(which: str) -> list[Maker]:
@@ -108,12 +113,19 @@ def run(arguments: Sequence[str] = ()) -> list[Row]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     found: list[Row] = []
     try:
-        for scenarios, settings in ((LOADED, TIDIES_AT_ONCE), (DISTURBED, SETTINGS)):
+        both = makers(options.side)
+        alone = [[maker] for maker in (both[:1] if effort.judges_ours_alone else both)]
+        for scenarios, settings, groups in (
+            (LOADED, TIDIES_AT_ONCE, [both]),
+            (ALONE, TIDIES_AT_ONCE, alone),
+            (DISTURBED, SETTINGS, [both]),
+        ):
             wanted = {name: scenarios[name] for name in scenarios if name in options.only}
             if wanted:
-                first: dict[str, Scenario] = {"warm": warm} if scenarios is LOADED else {}
+                first: dict[str, Scenario] = {} if scenarios is DISTURBED else {"warm": warm}
                 measured = partial(measure, first | wanted, effort)
-                found += on_clusters(makers(options.side), settings, generator, measured)
+                for group in groups:
+                    found += on_clusters(group, settings, generator, measured)
     except RuntimeError as error:
         print(f"the cluster was not measured: {error}", file=sys.stderr)
     finally:

@@ -135,11 +135,13 @@ class Following:
             records = records[known:]
             if not self._slow.must_not_wait_for(partition.log, len(records)):
                 self._has_parts = True
-                size = self._slow.follow_at_once(partition.log, records, self.leader_epoch)
+                size = self._slow.follow_at_once(
+                    partition.log, records, self.leader_epoch, high_watermark
+                )
                 self._has_followed(size, leader)
                 return known + size
             lasting = memoryview(bytes(records))
-            pending = begin_follow(partition.log, lasting, self.leader_epoch)
+            pending = begin_follow(partition.log, lasting, self.leader_epoch, high_watermark)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
             return None
@@ -195,7 +197,7 @@ class Following:
                 size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes
             ) and self._slow.must_not_wait_for(log, size):
                 return self._append_slowly(_lasting(records), leader)
-            log.append_as_follower(records, self.leader_epoch)
+            log.append_as_follower(records, self.leader_epoch, leader[0])
         self._has_followed(size, leader)
         return True
 
@@ -210,7 +212,7 @@ class Following:
 
     def _append_slowly(self, records: memoryview, leader: tuple[int, int]) -> bool | None:
         partition = self.partition
-        pending = begin_follow(partition.log, records, self.leader_epoch)
+        pending = begin_follow(partition.log, records, self.leader_epoch, leader[0])
         if pending is None:
             self._has_followed(0, leader)
             return True

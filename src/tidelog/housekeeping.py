@@ -52,6 +52,7 @@ class Housekeeping:
         self._loop = work.loop
         self._clock = clock
         self._retention_clock = RetentionClock(clock)
+        cleaner.now_ms = self._retention_clock.now_ms
         self._is_cleaning = False
         self._is_stopped = False
 

@@ -85,10 +85,12 @@ class SlowAppends:
         self._gauge.ends()
         return offset
 
-    def follow_at_once(self, log: PartitionLog, data: memoryview, leader_epoch: int) -> int:
+    def follow_at_once(
+        self, log: PartitionLog, data: memoryview, leader_epoch: int, watermark: int
+    ) -> int:
         """The same with a leader's batches; returns how many bytes those are that are whole."""
         self._gauge.begins()
-        size = log.append_part(data, leader_epoch)
+        size = log.append_part(data, leader_epoch, watermark)
         self._gauge.ends()
         return size
 

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from support.brokers import INCREMENTAL_ALTER_CONFIGS, SimClient, SimNode, one_batch
+from support.logs import batch, contents
 from tidelog.log.checkpoints import read_offsets
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, walk
@@ -54,6 +55,33 @@ def test_a_wall_clock_that_leaps_ahead_ages_nothing_at_once() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 25)
     node.loop.run_for(HOUR_MS // 3)
     assert log.log_start_offset == 25
+
+
+def test_a_wall_clock_that_leaps_ahead_lets_no_tombstone_go_at_once() -> None:
+    """F13: a replica that was away must still see it."""
+    node = SimNode(log_segment_bytes=1 << 20, log_cleaner_dedupe_buffer_size=10 << 20)
+    node.client().create(
+        "events",
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio=0.01,
+        delete_retention_ms=HOUR_MS,
+    )
+    gone = batch(1, key=b"gone", value=None, at=node.clock.now_ms())
+    node.client().produce("events", bytes(gone))
+    for leap_ms, wanted in ((0, [b"gone"]), (2 * HOUR_MS, [b"gone"]), (0, [])):
+        node.clock.set_wall(node.clock.now_ms() + leap_ms)
+        for number in range(15):
+            value = one_batch("x" * 100_000, key=f"k{number % 3}", timestamp=node.clock.now_ms())
+            node.client().produce("events", value)
+        node.loop.run_for(120_000)
+        assert tombstones(node) == wanted
+        if leap_ms:
+            node.loop.run_for(HOUR_MS)
+
+
+def tombstones(node: SimNode) -> list[bytes | None]:
+    found = contents(partition_of(node).log)
+    return [record.key for item in found for record in item.records if record.value is None]
 
 
 def test_old_segments_leave_by_size_and_their_files_after_a_delay() -> None:

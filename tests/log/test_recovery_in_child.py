@@ -1,6 +1,8 @@
 """A long stretch is checked by a child process: the log it leaves is the same (S9, V18)."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.logs import IDENTITY, NOW, PARTITION, batch, check_everything, summary
 from support.trial import Operation, Trial
+from tidelog.base.errors import TaskError
 from tidelog.base.log_settings import LogSettings
 from tidelog.log import recovery
 from tidelog.log.log_dir import LogDir
@@ -108,3 +111,35 @@ def test_real_child_recovers_a_real_log(tmp_path: Path, monkeypatch: pytest.Monk
     check_everything(recovered)
     assert (recovered.log_end_offset, recovered.epochs.entries) == (end, epochs)
     assert summary(recovered.producers) == wanted
+
+
+class DeadJob:
+    """Of a child that was killed."""
+
+    def result(self) -> Any:
+        raise TaskError("scan: the worker process was killed by signal 9")
+
+
+class DeadWorkers:
+    def start(self, _task: str, _argument: Mapping[str, Any]) -> DeadJob:
+        return DeadJob()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_child_that_dies_keeps_no_dir_from_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S9."""
+    monkeypatch.setattr(recovery, "INLINE_BYTES_MAX", 0)
+    disk = SimDisk(1)
+    log_dir = LogDir("/data", disk, disk.clock)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    log = log_dir.create_log(PARTITION, SETTINGS)
+    for _ in range(20):
+        log.append_as_leader(batch(2), 1, NOW)
+    log.flush(NOW)
+    disk.machine_dies("none")
+    again = LogDir("/data", disk, disk.clock, DeadWorkers())
+    again.open(IDENTITY, lambda _: SETTINGS)
+    assert again.logs[PARTITION].log_end_offset == 40
+    check_everything(again.logs[PARTITION])

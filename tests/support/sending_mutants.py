@@ -28,7 +28,7 @@ def cut_under_readers(patch: pytest.MonkeyPatch) -> None:
 def take_any_batch(patch: pytest.MonkeyPatch) -> None:
     """D12: neither checksums nor epochs of what a leader sends are looked at."""
 
-    def unchecked(_log: LogFiles, view: memoryview, _leader_epoch: int) -> list[RawHeader]:
+    def unchecked(_log: LogFiles, view: memoryview, *_leader: int) -> list[RawHeader]:
         headers: list[RawHeader] = []
         at = 0
         while len(view) - at >= HEADER_SIZE:

@@ -1,5 +1,6 @@
 """What only worker processes can show: that they are one, die with us, and are replaced."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -7,10 +8,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tidelog.base.errors import TaskError
+from tidelog.base.errors import NotStarted, TaskError
 from tidelog.world.real.workers import RealWorkers
 
 TRIES_MAX = 5
@@ -189,3 +191,22 @@ def test_what_a_task_prints_does_not_come_between_the_answers() -> None:
         assert child.stdout.readline() == b'{"result": {}}\n'
         child.stdin.close()
         assert child.stderr.read() == b"hello\n"
+
+
+def test_a_child_that_cannot_be_started_costs_one_task(
+    workers: RealWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F17: for want of descriptors, or of memory; the next task tries again."""
+    real, fails = subprocess.Popen, [True]
+
+    def popen(*arguments: Any, **options: Any) -> Any:
+        if fails:
+            fails.pop()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    job = workers.start("about", {"folder": "/"})
+    with pytest.raises(NotStarted, match="no worker process could be started"):
+        job.result()
+    assert pid_of_child(workers) > 0

@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["BadValue", "ErrorCode", "KafkaError", "TaskError"]
+__all__ = ["BadValue", "ErrorCode", "KafkaError", "NotStarted", "TaskError"]
 
 
 _PART: Final = 4_000
@@ -36,3 +36,7 @@ class BadValue(ValueError):
 
 class TaskError(RuntimeError):
     """A worker's task ended with an error that is not the disk's, or its process died."""
+
+
+class NotStarted(TaskError):
+    """No process could be started for it just now: that says nothing of the task."""

@@ -7,6 +7,8 @@ it is. Waiting and cold files are the business of `fetching`; what needs neither
 through (`straight_fetch`).
 """
 
+from typing import Final
+
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.handlers.api import Api, Node, Part, Request
 from tidelog.handlers.fetching import Answer, Fetching
@@ -17,6 +19,9 @@ from tidelog.handlers.wide_fetch import ROWS_MAX, fetching_in_slices
 from tidelog.serving.fetch_sessions import FIRST_EPOCH, NO_SESSION, FetchSession
 from tidelog.wire.fetch import FetchRequest, read_fetch_request, write_fetch_response
 from tidelog.wire.one_fetch import read_one_fetch
+
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Larger records leave as they are, beside what is around them: joining would copy them again."""
 
 
 def handle(node: Node, request: Request) -> Answer | list[Part] | None:
@@ -62,7 +67,7 @@ def write(request: Request, answer: Answer | list[Part]) -> list[Part]:
     copied = [texts[0]]
     for found, text in zip(answer.found, texts[1:], strict=True):
         records = found.records
-        if isinstance(records, bytes):
+        if isinstance(records, bytes) and len(records) <= JOINED_BYTES_MAX:
             copied.append(records)
         elif records is not None:
             parts += [b"".join(copied), records]

@@ -7,13 +7,13 @@ cleaned ones take their place, group by group from the front: at no moment, and 
 is a value gone whose tombstone is not, or back whose tombstone is gone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.base.errors import ErrorCode, KafkaError, TaskError
+from tidelog.base.errors import ErrorCode, KafkaError, NotStarted, TaskError
 from tidelog.base.ids import TopicPartition
-from tidelog.base.limits import decompressed_bytes_max
+from tidelog.base.limits import DECOMPRESSED_BYTES_MAX
 from tidelog.base.ports import Entropy, Job, Workers
 from tidelog.log.files import CLEANED, SWAP
 from tidelog.log.log_dir import LogDir
@@ -167,7 +167,11 @@ class Cleaner:
         self._workers = workers
         self._entropy = entropy
         self.map_bytes = map_bytes
+        self.now_ms: Callable[[], int] | None = None
+        """What time it is for delete horizons, if not what the wall clock says."""
         self.uncleanable: dict[TopicPartition, str] = {}
+        self._given_up: dict[TopicPartition, tuple[object, ...]] = {}
+        """What that was said of: see `_state`."""
 
     def pick(self) -> Candidate | None:
         """The log with the largest part to compact; one that has waited too long comes first."""
@@ -192,10 +196,22 @@ class Cleaner:
                 if error.code != ErrorCode.kafka_storage_error:
                     raise
             else:
-                if found is not None and partition not in self.uncleanable:
+                if found is not None and not self._is_given_up(log):
                     yield found
             if log_dir.failure is not None:
                 return
+
+    def _is_given_up(self, log: PartitionLog) -> bool:
+        partition = log.partition
+        if self._given_up.get(partition) == self._state(log):
+            return True
+        self._given_up.pop(partition, None)
+        self.uncleanable.pop(partition, None)
+        return False
+
+    def _state(self, log: PartitionLog) -> tuple[object, ...]:
+        """A log of the same name, one that was cut, and other settings are another matter."""
+        return log, log.truncations, log.settings, self.map_bytes
 
     def begin(self, found: Candidate) -> Cleaning:
         log = found.log
@@ -213,9 +229,10 @@ class Cleaner:
             "max_index_bytes": log.settings.index_bytes_max,
             "index_interval_bytes": log.settings.index_interval_bytes,
             "delete_retention_ms": log.settings.delete_retention_ms,
-            "now_ms": log_dir.clock.now_ms(),
+            "now_ms": (self.now_ms or log_dir.clock.now_ms)(),
             "active_producers": log.producers.last_offsets(),
-            "max_batch_bytes": decompressed_bytes_max(log.settings.max_message_bytes),
+            # Whatever max.message.bytes is by now: it is in the log.
+            "max_batch_bytes": DECOMPRESSED_BYTES_MAX,
         }
         return Cleaning(
             candidate=found,
@@ -260,8 +277,9 @@ class Cleaner:
             result = cleaning.job.result()
         except TaskError as error:
             result = None
-            if cleaning.is_of_use:
+            if cleaning.is_of_use and not isinstance(error, NotStarted):
                 self.uncleanable[log.partition] = str(error)
+                self._given_up[log.partition] = self._state(log)
         except FileNotFoundError:
             if cleaning.is_of_use:
                 raise

@@ -30,9 +30,12 @@ from tidelog.records.checksum import crc32c
 _unpack: Final = HEADER.unpack_from
 
 
-def check_followed(log: LogFiles, view: memoryview, leader_epoch: int) -> list[RawHeader]:
-    """The batches of a leader that are whole, each of them checked. Only compaction leaves gaps,
-    so only a compacted log takes them."""
+def check_followed(
+    log: LogFiles, view: memoryview, leader_epoch: int, watermark: int = 0
+) -> list[RawHeader]:
+    """The batches of a leader that are whole, each of them checked. Only compaction leaves gaps, so
+    a log that is compacted takes them; one that may have been earlier takes them below the leader's
+    watermark, above which nothing is ever compacted."""
     if log.home.failure is not None:
         log.check_online()
     headers: list[RawHeader] = []
@@ -54,7 +57,7 @@ def check_followed(log: LogFiles, view: memoryview, leader_epoch: int) -> list[R
             or epoch > leader_epoch
         ):
             check_stored(view, at)
-            _check_order(log, raw, expected, leader_epoch)
+            _check_order(log, raw, expected, (leader_epoch, watermark))
         headers.append(raw)
         at, expected = after, base + delta + 1
     if end - at >= LENGTH_OVERHEAD:
@@ -64,9 +67,11 @@ def check_followed(log: LogFiles, view: memoryview, leader_epoch: int) -> list[R
     return headers
 
 
-def _check_order(log: LogFiles, raw: RawHeader, expected: int, leader_epoch: int) -> None:
-    base, epoch = raw[0], raw[2]
-    if base < expected or (base > expected and not log.settings.cleanup_compact):
+def _check_order(log: LogFiles, raw: RawHeader, expected: int, leader: tuple[int, int]) -> None:
+    base, epoch, last_offset = raw[0], raw[2], raw[0] + raw[6]
+    leader_epoch, watermark = leader
+    may_have_gaps = log.settings.cleanup_compact or last_offset < watermark
+    if base < expected or (base > expected and not may_have_gaps):
         raise KafkaError(
             ErrorCode.corrupt_message,
             f"{log.partition}: a batch at offset {base} where {expected} is next",

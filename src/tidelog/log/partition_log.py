@@ -195,24 +195,25 @@ class PartitionLog(LogFiles):
         if marker is not None:
             self.producers.check_coordinator(header.producer_id, marker.coordinator_epoch)
         offset = self.log_end_offset
+        self.has_room(header.size, offset + header.last_offset_delta, header.max_timestamp)
         stamp(batch, offset, leader_epoch)
         header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
         self._append_checked([header], memoryview(batch))
         return offset
 
-    def append_as_follower(self, data: Buffer, leader_epoch: int) -> int:
+    def append_as_follower(self, data: Buffer, leader_epoch: int, watermark: int = 0) -> int:
         """Appends a leader's batches as they are and returns the new log end offset. All are
         checked before one is written; a batch cut off at the end is left for the next fetch.
-        Only compaction leaves gaps, so only a compacted log takes them."""
+        Only compaction leaves gaps: `check_followed` says where they are taken."""
         view = memoryview(data)
-        headers = check_followed(self, view, leader_epoch)
+        headers = check_followed(self, view, leader_epoch, watermark)
         self._append_checked(headers, view)
         return self.log_end_offset
 
-    def append_part(self, data: memoryview, leader_epoch: int) -> int:
+    def append_part(self, data: memoryview, leader_epoch: int, watermark: int = 0) -> int:
         """Does the same with what has come so far of a leader's answer; returns the size of its
         whole batches, all of which were appended."""
-        headers = check_followed(self, data, leader_epoch)
+        headers = check_followed(self, data, leader_epoch, watermark)
         self._append_checked(headers, data)
         return sum(LENGTH_OVERHEAD + header[1] for header in headers)
 
@@ -221,7 +222,8 @@ class PartitionLog(LogFiles):
         try:
             while headers:
                 base, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = headers[0]
-                segment = self.room_for(LENGTH_OVERHEAD + length, base + delta, timestamp)
+                fits = self.takes(LENGTH_OVERHEAD + length, base + delta, timestamp)
+                segment = self.segments.active if fits else self._roll()
                 count, size = run_for(segment, headers)
                 assert segment.file is not None
                 segment.file.pwrite(data[:size], segment.size)
@@ -239,8 +241,7 @@ class PartitionLog(LogFiles):
 
     def has_room(self, size: int, last_offset: int, timestamp: int) -> bool:
         """Whether the active segment takes a batch that ends so; if not, the next one must."""
-        segment = self.segments.active
-        if segment.size == 0 or segment.has_room(size, last_offset, timestamp):
+        if self.takes(size, last_offset, timestamp):
             return True
         if size > self.settings.segment_bytes:
             raise KafkaError(
@@ -249,6 +250,12 @@ class PartitionLog(LogFiles):
                 f"{self.settings.segment_bytes}",
             )
         return False
+
+    def takes(self, size: int, last_offset: int, timestamp: int) -> bool:
+        """The same for a batch that is in a leader's log already: whatever `segment.bytes` is by
+        now, a new segment takes it."""
+        segment = self.segments.active
+        return segment.size == 0 or segment.has_room(size, last_offset, timestamp)
 
     def check_timestamps(
         self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int

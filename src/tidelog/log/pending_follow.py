@@ -27,14 +27,16 @@ class PendingFollow:
         self.segment.file.pwrite(self.data, self.segment.size)
 
 
-def begin_follow(log: PartitionLog, data: memoryview, leader_epoch: int) -> PendingFollow | None:
+def begin_follow(
+    log: PartitionLog, data: memoryview, leader_epoch: int, watermark: int = 0
+) -> PendingFollow | None:
     """What is to be written; None if there is no whole batch. Nobody may change the data."""
-    headers = check_followed(log, data, leader_epoch)
+    headers = check_followed(log, data, leader_epoch, watermark)
     if not headers:
         return None
     base, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = headers[0]
     try:
-        fits = log.has_room(LENGTH_OVERHEAD + length, base + delta, timestamp)
+        fits = log.takes(LENGTH_OVERHEAD + length, base + delta, timestamp)
         roll = None if fits else log.begin_roll()
     except OSError as error:
         raise log.failed(error) from error

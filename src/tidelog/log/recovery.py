@@ -8,12 +8,13 @@ indexes, leader epochs, producers and aborted transactions are made again from w
 Long stretches are checked by a child process; the results are the same.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from tidelog.base.errors import BadValue
+from tidelog.base.errors import BadValue, TaskError
 from tidelog.base.ids import NO_EPOCH, Epoch, TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Workers
@@ -42,6 +43,8 @@ from tidelog.log.unverified import Unverified
 
 INLINE_BYTES_MAX: Final = 64 << 20
 REWRITE_BYTES: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +256,7 @@ class _Check:
     def _scan_in_child(self, segment: Segment, workers: Workers) -> int:
         log = self.log
         place = self._place(segment)
-        result = workers.start(
+        job = workers.start(
             "scan",
             {
                 "folder": log.folder,
@@ -265,7 +268,13 @@ class _Check:
                 "index_interval_bytes": log.settings.index_interval_bytes,
                 "max_index_bytes": log.settings.index_bytes_max,
             },
-        ).result()
+        )
+        try:
+            result = job.result()
+        except TaskError as error:
+            # It has died, for want of memory, say. Without it this takes longer, and that is all.
+            _log.warning("checked without a child log=%s why=%s", segment.path(LOG), error)
+            return self._scan(segment)
         if result["damaged"] or _stopped_below(result, segment, place):
             return self._scan(segment)
         for kind in (OFFSET_INDEX, TIME_INDEX):

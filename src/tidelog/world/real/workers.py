@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from tidelog.base.errors import TaskError
+from tidelog.base.errors import NotStarted, TaskError
 from tidelog.base.ports import Job
 from tidelog.world.tasks import encode_argument
 
@@ -43,6 +43,8 @@ class RealJob:
         message, number = self._answer["error"], self._answer["errno"]
         if number is not None:
             raise OSError(number, message, self._answer["path"])
+        if not self._answer.get("is_started", True):
+            raise NotStarted(message)
         raise TaskError(message)
 
 
@@ -61,7 +63,7 @@ class RealWorkers:
             assert not self._closed, "these workers are closed"
             self._jobs.append(job)
             if len(self._jobs) == 1:
-                self._send_first()
+                self._go_on()
         return job
 
     def close(self) -> None:
@@ -136,10 +138,20 @@ class RealWorkers:
         self._jobs.popleft().end(answer)
 
     def _go_on(self) -> None:
-        while self._closed and self._jobs:
-            self._finish_first(_failure(f"{self._jobs[0].task}: the workers were closed"))
-        if self._jobs:
-            self._send_first()
+        """Hands out the next task. Where no child can be started, for want of memory, say,
+        that task fails, and the next one tries again."""
+        while self._jobs:
+            task = self._jobs[0].task
+            if self._closed:
+                self._finish_first(_failure(f"{task}: the workers were closed"))
+                continue
+            try:
+                self._send_first()
+            except OSError as error:
+                why = f"{task}: no worker process could be started: {error}"
+                self._finish_first(_failure(why) | {"is_started": False})
+                continue
+            return
 
 
 class WorkersByTask:

@@ -1,0 +1,73 @@
+"""Settings changed after data was written under others: what is in a log stays good (R6, S6)."""
+
+from support.cleaner_world import World, fill, settings
+from support.logs import NOW, PARTITION, Simulated, batch, check_everything, contents
+from tidelog.base.log_settings import LogSettings
+from tidelog.log.pending_follow import begin_follow, end_follow
+
+
+def test_a_follower_takes_the_gaps_of_a_log_that_was_compacted_once() -> None:
+    """S6: cleanup.policy went from compact to delete."""
+    world = World()
+    assert world.cleaner.run_once() is not None
+    delete = settings(cleanup_compact=False, cleanup_delete=True)
+    world.log.configure(delete)
+    data = b"".join(item.data for item in contents(world.log))
+    follower = Simulated(delete).log
+    end = world.log.log_end_offset
+    assert follower.append_as_follower(data, 0, end) == end
+    check_everything(follower)
+
+
+def leader_with_a_large_batch() -> bytes:
+    log = Simulated(LogSettings()).log
+    for size in (1, 2000, 1):
+        log.append_as_leader(batch(1, value=b"v" * size), 1, NOW)
+    return b"".join(held.data for held in contents(log))
+
+
+def test_a_follower_takes_a_batch_that_is_larger_than_its_segments() -> None:
+    """R6: segment.bytes was made smaller than a batch of the leader's."""
+    follower = Simulated(LogSettings(segment_bytes=500)).log
+    assert follower.append_as_follower(leader_with_a_large_batch(), 1) == 3
+    assert [segment.base_offset for segment in follower.segments.all] == [0, 1, 2]
+    check_everything(follower)
+
+
+def test_a_follower_takes_a_large_batch_beside_the_loop() -> None:
+    data = memoryview(leader_with_a_large_batch())
+    follower = Simulated(LogSettings(segment_bytes=500)).log
+    while data:
+        pending = begin_follow(follower, data, 1)
+        assert pending is not None
+        pending.run()
+        end_follow(follower, pending, None)
+        data = data[len(pending.data) :]
+    assert follower.log_end_offset == 3
+    check_everything(follower)
+
+
+def test_batches_from_before_a_smaller_limit_are_compacted() -> None:
+    """S6: max.message.bytes was lowered."""
+    world = World(0)
+    for number in range(12):
+        key = b"k%d" % (number % 2)
+        data = batch(1, key=key, value=b"v" * 40_000, compression=1)
+        world.log.append_as_leader(data, 0, NOW)
+    world.commit()
+    world.log.configure(settings(max_message_bytes=1_000))
+    assert len(world.log.segments.all) > 2
+    assert world.cleaner.run_once() is not None, world.cleaner.uncleanable
+    check_everything(world.log)
+
+
+def test_a_log_made_again_is_compacted_though_its_namesake_could_not_be() -> None:
+    """S6: a topic that is deleted and made again is another one."""
+    world = World()
+    world.sim.disk.flip_bit(world.log.segments.first.path(".log"), 80, 1)
+    assert world.cleaner.run_once() is None
+    assert list(world.cleaner.uncleanable) == [PARTITION]
+    world.log_dir.delete_log(PARTITION)
+    fill(world.log_dir.create_log(PARTITION, settings()), 40)
+    world.commit()
+    assert world.cleaner.run_once() is not None
