@@ -26,6 +26,7 @@ from tidelog.base.settings.no_effect import ignored
 from tidelog.base.world import World
 from tidelog.broker import Broker
 from tidelog.log.log_dir import take_lock
+from tidelog.records.joiner import the_joiner
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import open_embedded
@@ -56,6 +57,10 @@ def run(settings: Settings, log_level: str = "INFO", interpreted: str | None = N
     _start_logging(log_level)
     if interpreted is not None:
         _log.info("runs as bytecode why=%s", interpreted)
+    if the_joiner() is None:
+        _log.info(
+            "appends batches one by one why=no kernels are in the cache (tidelog kernels warm)"
+        )
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     for name, why in ignored(BROKER, settings):

@@ -1,7 +1,9 @@
 """Produce requests that a client sends ahead, and that come in one piece."""
 
 import errno
+import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from support.brokers import (
 )
 from support.histories import records_of
 from support.joining import serving
+from tidelog.records.joiner import Joiner
 from tidelog.records.reference import Record, encode_batch
 
 PARTITIONS = 3
@@ -39,13 +42,13 @@ def how(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def begun(**settings: Any) -> SimNode:
-    """A broker with two topics in which every partition has a record."""
+    """A broker with two topics in which every partition has a record, and knows producer 0."""
     node = SimNode(**settings)
     client = node.client()
     for topic in TOPICS:
         client.create(topic, partitions=PARTITIONS, max_message_bytes=1_000_000)
         for index in range(PARTITIONS):
-            assert client.produce(topic, one_batch("first"), index=index).base_offset == 0
+            assert client.produce(topic, numbered(0, "first"), index=index).base_offset == 0
     return node
 
 
@@ -218,6 +221,7 @@ def test_a_refused_batch_with_acks_0_ends_the_connection_behind_it(node: SimNode
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+@pytest.mark.usefixtures("how")
 def test_a_disk_that_fails_acknowledges_none_of_them(part: float) -> None:
     """F18: what was in the write that failed is refused, and what comes behind it too."""
     node = begun()
@@ -242,33 +246,35 @@ def test_a_disk_that_fails_acknowledges_none_of_them(part: float) -> None:
         assert values(node, index)[offset] == value
 
 
-def numbered(sequence: int, value: str, producer_id: int = 5) -> bytes:
+def numbered(sequence: int, value: str, producer_id: int = 0) -> bytes:
     record = Record(offset=0, timestamp=1_700_000_000_000, key=b"k", value=value.encode())
     return bytes(
         encode_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     )
 
 
-kinds = st.sampled_from(["plain", "next", "repeated", "ahead", "bad", "large", "none"])
-wanted_of_topic = st.lists(
-    st.tuples(st.integers(0, PARTITIONS - 1), kinds), min_size=1, max_size=PARTITIONS
-)
-plans = st.lists(
-    st.tuples(
-        st.sampled_from([1, -1]),
-        st.dictionaries(st.sampled_from(TOPICS), wanted_of_topic, min_size=1),
-    ),
-    min_size=1,
-    max_size=8,
-)
+ORDINARY = ("plain", "next")
+UNUSUAL = ("repeated", "ahead", "bad", "large", "none")
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> "Plan":
+    """Every other one of nothing but what is joined."""
+    kinds = st.sampled_from(ORDINARY + (UNUSUAL if draw(st.booleans()) else ()))
+    index = st.integers(0, PARTITIONS - 1)
+    of_topic = st.lists(st.tuples(index, kinds), min_size=2, max_size=PARTITIONS)
+    of_request = st.tuples(
+        st.sampled_from([1, -1]), st.dictionaries(st.sampled_from(TOPICS), of_topic, min_size=1)
+    )
+    return draw(st.lists(of_request, min_size=1, max_size=8))
+
+
 Plan = list[tuple[int, dict[str, list[tuple[int, str]]]]]
 
 
 def batches_of(plan: Plan) -> list[tuple[int, dict[str, list[Batch]]]]:
     """What a client sends that counts sequences up whatever becomes of them."""
-    sequences = dict.fromkeys(
-        ((topic, index) for topic in TOPICS for index in range(PARTITIONS)), 0
-    )
+    sequences = dict.fromkeys(itertools.product(TOPICS, range(PARTITIONS)), 1)
     found: list[tuple[int, dict[str, list[Batch]]]] = []
     for number, (acks, wanted) in enumerate(plan):
         data: dict[str, list[Batch]] = {}
@@ -290,8 +296,24 @@ def batches_of(plan: Plan) -> list[tuple[int, dict[str, list[Batch]]]]:
     return found
 
 
+@contextmanager
+def watching_joins() -> Iterator[list[bool]]:
+    """Whether each lot was joined, meanwhile."""
+    seen: list[bool] = []
+    real = Joiner.join
+
+    def join(self: Joiner, *arguments: Any) -> Any:
+        found = real(self, *arguments)
+        seen.append(found is not None)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Joiner, "join", join)
+        yield seen
+
+
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(plans, st.integers(0, 99), st.booleans())
+@given(plans(), st.integers(0, 99), st.booleans())
 def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
     plan: Plan, seed: int, one_piece: bool
 ) -> None:
@@ -301,9 +323,12 @@ def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
         ahead = begun(seed=seed)
         client = ahead.client()
         sent = [wide_request(client, data, acks) for acks, data in wanted]
-        for piece in [b"".join(sent)] if one_piece else sent:
-            client.send_bytes(piece)
-        client.wait()
+        with watching_joins() as joins:
+            for piece in [b"".join(sent)] if one_piece else sent:
+                client.send_bytes(piece)
+            client.wait()
+    kinds = {kind for _, data in plan for rows in data.values() for _, kind in rows}
+    assert joins.count(True) > 0 or not kinds <= set(ORDINARY)
     with serving("one by one"):
         patient = begun(seed=seed)
         other = patient.client()
@@ -326,7 +351,7 @@ def test_one_request_alone_is_joined_too() -> None:
         client = node.client()
         data: dict[str, list[Batch]] = {
             "others": [(2, one_batch("a")), (0, one_batch("b", "c")), (2, one_batch("d"))],
-            "events": [(1, one_batch("e"))],
+            "events": [(2, one_batch("e"))],
         }
         trace = node.disk.trace()
         client.send_bytes(wide_request(client, data, acks=1, version=12))
@@ -337,7 +362,107 @@ def test_one_request_alone_is_joined_too() -> None:
         2,
         0,
         2,
-        1,
+        2,
     ]
     assert rows(answer) == [("none", 1, 0), ("none", 1, 0), ("none", 2, 0), ("none", 1, 0)]
     assert values(node, 2, "others") == ["first", "a", "d"]
+    assert values(node, 2, "events") == ["first", "e"]
+
+
+def partition_of(node: SimNode, index: int) -> Any:
+    return node.broker.partitions.find("events", index)
+
+
+@pytest.mark.usefixtures("how")
+class TestWhateverHowItIsServed:
+    """What holds for each batch by itself holds for those of a request of two partitions."""
+
+    def test_a_compacted_topic_wants_keys(self) -> None:
+        client = begun().client()
+        client.create("compacted", partitions=2, cleanup_policy="compact")
+        for index in (0, 1):
+            assert client.produce("compacted", one_batch("v"), index=index).base_offset == 0
+        keyless = [(index, one_batch("v", key=None)) for index in (0, 1)]
+        client.send_bytes(wide_request(client, {"compacted": list(keyless)}, 1))
+        assert [row[0] for row in rows(client.wait())] == ["invalid_record"] * 2
+
+    def test_too_few_in_sync(self) -> None:
+        """A2."""
+        node = begun()
+        partition_of(node, 1).replica.min_isr = 2
+        client = node.client()
+        client.send_bytes(request(client, (0, one_batch("a")), (1, one_batch("b"))))
+        assert [row[0] for row in rows(client.wait())] == ["none", "not_enough_replicas"]
+
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_acks_that_are_none(self, count: int) -> None:
+        node = begun()
+        client = node.client()
+        sent = [
+            request(client, (0, one_batch("a")), (1, one_batch("b")), acks=5) for _ in range(count)
+        ]
+        client.send_bytes(b"".join(sent))
+        client.wait()
+        assert [row[0] for answer in client.answers[-count:] for row in rows(answer)] == [
+            "invalid_required_acks"
+        ] * (2 * count)
+        assert log_of(node, 0).log_end_offset == 1
+
+    def test_log_starts_and_bytes_in(self) -> None:
+        node = begun()
+        partition_of(node, 0).delete_records(1)
+        client = node.client()
+        client.send_bytes(request(client, (0, one_batch("a")), (1, one_batch("b")), acks=1))
+        assert rows(client.wait()) == [("none", 1, 1), ("none", 1, 0)]
+        for index in (0, 1):
+            partition = partition_of(node, index)
+            assert partition.bytes_in == partition.log.segments.active.size
+
+    def test_who_wants_it_committed_waits_for_that(self) -> None:
+        """R5."""
+        node = begun()
+        partition_of(node, 0).delete_records(1)
+        for index in (0, 1):
+            partition_of(node, index).replica.has_elr = True
+        client = node.client()
+        client.send_bytes(request(client, (0, one_batch("a")), (1, one_batch("b"))))
+        node.loop.run_for(100)
+        assert not client.answers
+        for index in (0, 1):
+            partition = partition_of(node, index)
+            partition.replica.has_elr = False
+            assert partition.replica.advance()
+            partition._committed()
+        assert rows(client.wait()) == [("none", 1, 1), ("none", 1, 0)]
+
+    def test_a_transaction_keeps_what_is_outside_of_it_out(self) -> None:
+        node = begun()
+        log_of(node, 0).producers.by_id[0].txn_first_offset = 1
+        client = node.client()
+        client.send_bytes(request(client, (0, numbered(1, "y")), (1, numbered(1, "y"))))
+        assert [row[0] for row in rows(client.wait())] == ["invalid_txn_state", "none"]
+
+    def test_sequences_begin_again_at_their_end(self) -> None:
+        """A3."""
+        node = begun()
+        last = (1 << 31) - 1
+        for index in (0, 1):
+            log_of(node, index).producers.by_id[0].next_sequence = last
+        client = node.client()
+        batches = [(index, numbered(at, "y")) for at in (last, 0) for index in (0, 1)]
+        client.send_bytes(request(client, *batches))
+        assert [row[1] for row in rows(client.wait())] == [1, 1, 2, 2]
+        assert log_of(node, 0).producers.by_id[0].next_sequence == 1
+
+    def test_of_two_dirs_the_sound_one_goes_on(self) -> None:
+        node = begun(log_dirs="/data,/more")
+        logs = [log_of(node, index) for index in range(PARTITIONS)]
+        failing = logs[0].home.path
+        assert {log.home.path for log in logs} == {"/data", "/more"}
+        node.disk.fail(errno.EIO, operations=["pwrite"], path=f"{failing}/events-0/*.log")
+        client = node.client()
+        client.send_bytes(request(client, *((n, one_batch(str(n))) for n in range(PARTITIONS))))
+        for log, row in zip(logs, rows(client.wait()), strict=True):
+            is_failed = log.home.path == failing
+            assert row[0] == ("kafka_storage_error" if is_failed else "none")
+            assert log.log_end_offset == 1 + (not is_failed)

@@ -42,6 +42,8 @@ def append_together(
         return None
     rows = array("q", [word for batch in batches for word in (0, address_of(batch), len(batch))])
     joined = joiner().join([rows], [0] * len(batches), words)
+    if joined is None:
+        return None
     run = Run(joined.runs, 0)
     if not can_be_appended(log, run, joined):
         return None

@@ -85,17 +85,21 @@ def handle_together(node: Node, requests: Sequence[Request]) -> list[Answer] | N
     if logs is None:
         return None
     joined = joiner.join(lot.rows, lot.run_of, logs)
+    if joined is None:
+        return None
     runs = [Run(joined.runs, at) for at in range(0, len(joined.runs), layout.RUN_WORDS)]
     for partition, run in zip(lot.partitions, runs, strict=True):
         if not can_be_appended(partition.log, run, joined):
             return None
     errors = _write(lot.partitions, runs, joined)
+    # Whoever is told may have others served, whose batches are joined in the same memory.
+    packed = bytes(joiner.answers[: len(lot.run_of) * layout.ANSWER.size])
     for number, partition in enumerate(lot.partitions):
         if number not in errors:
             partition.appended(runs[number].end - runs[number].start)
     if errors or (wants_all and not _are_committed(lot.partitions)):
-        return _told(node, requests, lot, _results(lot, runs, joined, errors))
-    return _packed(requests, joiner.answers)
+        return _told(node, requests, lot, _results(lot, packed, errors))
+    return _packed(requests, memoryview(packed))
 
 
 def _gathered(node: Node, requests: Sequence[Request]) -> _Lot | None:
@@ -134,23 +138,14 @@ def _packed(requests: Sequence[Request], packed: memoryview) -> list[Answer]:
     return answers
 
 
-def _results(
-    lot: _Lot, runs: list[Run], joined: Joined, errors: dict[int, KafkaError]
-) -> list[Result]:
+def _results(lot: _Lot, packed: bytes, errors: dict[int, KafkaError]) -> list[Result]:
     """What each batch came to, in the order of the requests."""
-    next_offsets, deltas = joined.next_offsets, joined.column(layout.DELTA)
-    places = [run.first for run in runs]
-    results: list[Result] = []
-    for number in lot.run_of:
-        place, error = places[number], errors.get(number)
-        places[number] += 1
-        if error is None:
-            first_offset = next_offsets[place] - deltas[place] - 1
-            log_start = lot.partitions[number].log.log_start_offset
-            results.append((0, first_offset, NOTHING, log_start, None))
-        else:
-            results.append(refusal(error))
-    return results
+    refused = {number: refusal(error) for number, error in errors.items()}
+    answers = layout.ANSWER.iter_unpack(packed)
+    return [
+        refused.get(number) or (0, answer[2], NOTHING, answer[4], None)
+        for number, answer in zip(lot.run_of, answers, strict=True)
+    ]
 
 
 def _told(

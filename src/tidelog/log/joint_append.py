@@ -43,7 +43,6 @@ class Run:
         "end",
         "first",
         "has_producers",
-        "is_good",
         "next_end",
         "start",
         "upto",
@@ -60,16 +59,13 @@ class Run:
         self.youngest = words[at + layout.YOUNGEST]
         self.youngest_offset = words[at + layout.YOUNGEST_OFFSET]
         self.has_producers = words[at + layout.HAS_PRODUCERS] != 0
-        self.is_good = words[at + layout.IS_GOOD] != 0
 
 
 def can_be_appended(log: PartitionLog, run: Run, joined: Joined) -> bool:
     """Whether they are all ordinary, next in their producers' order, and within the bounds of the
     active segment."""
-    return (
-        run.is_good
-        and log.segments.active.has_room(run.end - run.start, run.next_end - 1, run.youngest)
-        and (not run.has_producers or _are_next(log, run, joined))
+    return log.segments.active.has_room(run.end - run.start, run.next_end - 1, run.youngest) and (
+        not run.has_producers or _are_next(log, run, joined)
     )
 
 

@@ -34,7 +34,6 @@ from tidelog.records.join_layout import (
     HAS_PRODUCERS,
     HEAD_BYTES,
     INDEX,
-    IS_GOOD,
     LATEST,
     LEADER_EPOCH,
     LOG_START,
@@ -219,7 +218,7 @@ def _answer(answers: Any, row: int, index: int, offset: int, log_start: int) -> 
 def join_batches(memory: Any, given: Any, found: Any) -> int:
     """Puts the batches for each log together in `joined`, stamped with what comes next there, and
     makes an answer for each row. `counts` says how many rows and how many runs there are, `run_of`
-    in which run each row is. Of a run that is not good nothing else is to be believed."""
+    in which run each row is. Returns their size, or 0 if one of them is not ordinary."""
     counts, rows, run_of, logs = given
     order, runs, batches, joined, answers = found
     row_count, run_count = counts[0], counts[1]
@@ -228,15 +227,13 @@ def join_batches(memory: Any, given: Any, found: Any) -> int:
     for run in range(run_count):
         runs[run, WRITTEN_FROM] = end
         runs[run, HAS_PRODUCERS] = 0
-        runs[run, IS_GOOD] = 1
         runs[run, YOUNGEST] = -1
         offset, position = logs[run, END], logs[run, POSITION]
         for place in range(runs[run, FIRST], runs[run, FIRST] + runs[run, COUNT]):
             row = order[place]
             at, size = rows[row, ADDRESS], rows[row, SIZE]
             if size > len(joined) - end or not _is_ordinary(memory, at, size, logs, run):
-                runs[run, IS_GOOD] = 0
-                break
+                return 0
             _note(memory, at, batches, place)
             copy_bytes(joined, end, memory, at, size)
             store_int64(joined, end, offset)

@@ -47,8 +47,7 @@ YOUNGEST: Final = 5
 """The largest timestamp, and the last offset of the first batch that has it."""
 YOUNGEST_OFFSET: Final = 6
 HAS_PRODUCERS: Final = 7
-IS_GOOD: Final = 8
-RUN_WORDS: Final = 9
+RUN_WORDS: Final = 8
 
 # a batch
 NEXT_OFFSET: Final = 0

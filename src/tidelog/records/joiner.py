@@ -87,10 +87,11 @@ class Joiner:
 
     def join(
         self, requests: Sequence["array[int]"], run_of: list[int], logs: list[int]
-    ) -> "Joined":
+    ) -> "Joined | None":
         """Joins the rows of some requests, given the run that each is in and, for each run, the
-        words of its log."""
+        words of its log; None if one is not ordinary."""
         count = len(run_of)
+        assert count <= ROWS_MAX, "requests of more than BYTES_MAX together"
         at = 0
         for rows in requests:
             self._rows[at : at + len(rows)] = rows
@@ -98,8 +99,7 @@ class Joiner:
         self._run_of[:count] = array("q", run_of)
         self._logs[: len(logs)] = array("q", logs)
         self._counts[0], self._counts[1] = count, len(logs) // LOG_WORDS
-        self._join.on_all_memory()
-        return Joined(self, count)
+        return Joined(self, count) if self._join.on_all_memory() else None
 
     def runs(self) -> list[int]:
         """The words of the runs that were joined last."""

@@ -11,6 +11,7 @@ after all. That is decided here, and said on standard error.
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import Final
 
@@ -19,7 +20,7 @@ from tidelog.records.checksum import crc32c
 from tidelog.records.kernel_folder import cache_folder
 from tidelog.records.object_file import MACHINE, Image, Unsupported
 
-KEPT_MAX: Final = 4
+KEPT_MAX: Final = 8
 """Files of other sources may be in use, but not for ever."""
 _LENGTH_BYTES: Final = 8
 _CRC_BYTES: Final = 4
@@ -141,6 +142,9 @@ def read_kept(path: str, origin: bytes) -> bytes | None:
     length = int.from_bytes(rest[:_LENGTH_BYTES], "big")
     if rest[_LENGTH_BYTES : _LENGTH_BYTES + length] != origin:
         return None
+    with suppress(OSError):
+        # It was used now: others are forgotten before it.
+        os.utime(path)
     return bytes(rest[_LENGTH_BYTES + length :])
 
 

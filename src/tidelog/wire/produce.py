@@ -189,7 +189,11 @@ def _read_flexible(
         topics, at = read_varint(data, at - 1)
     if topics == 0 or topics > ITEMS_MAX:
         raise malformed(f"a Produce request of {topics - 1} topics")
-    if joiner is not None and _may_have_many(data, at, version, topics - 1):
+    if (
+        joiner is not None
+        and request.transactional_id is None
+        and _may_have_many(data, at, version, topics - 1)
+    ):
         found = joiner.find(frame, at, topics - 1, version >= TOPIC_IDS)
         if found is not None and len(frame) <= len(found.rows) // ROW_WORDS * _BATCH_BYTES_MAX:
             _take(request, frame, version, found)
