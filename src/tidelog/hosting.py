@@ -171,16 +171,15 @@ class Hosting:
 
     def _is_old(self, partition: Partition, info: PartitionInfo) -> bool:
         """Whether it says nothing new. Who leads and follows nothing may have to be told the same
-        again, but nothing of an epoch before."""
+        again, but nothing from before."""
         awaited = self._awaited.get(partition)
         known = awaited or partition.state
         if known is None:
             return False
-        if partition.replica.role is Role.nobody and awaited is None:
-            return info.leader_epoch < known.leader_epoch
+        is_nobody = partition.replica.role is Role.nobody and awaited is None
         is_same = info == known and partition.is_led == (info.leader == self._broker_id)
         age = (info.leader_epoch, info.state_version)
-        return is_same or age < (known.leader_epoch, known.state_version)
+        return (is_same and not is_nobody) or age < (known.leader_epoch, known.state_version)
 
     def _check_incarnation(self, partition: Partition, info: PartitionInfo) -> None:
         """Whoever leads does so as the incarnation that was elected: another one may have lost

@@ -114,9 +114,12 @@ class InSync:
                 self._announce(partition.topic, partition.index)
             case Refused(state=state):
                 partition.isr_written(state)
-            case Gone():
+            case Gone(state=state):
                 _log.warning("deposed partition=%s epoch=%d", partition.name, before.leader_epoch)
                 partition.resign()
+                if state is not None:
+                    # What was said of the epoch before may still come, with a smaller set.
+                    partition.state = state
                 self._partitions.set_led(partition)
                 return
         partition.replica.reconsider(self._clock.monotonic_ms())

@@ -136,7 +136,7 @@ class Partition:
         replica = self.replica
         replica.min_isr = self._min_isr(len(state.replicas))
         before = replica.high_watermark
-        replica.has_elr = bool(state.elr)
+        replica.elr = state.elr
         epochs = (state.leader_epoch, state.state_version)
         replica.become_leader(epochs, state.replicas, state.isr, now_ms)
         self.leader_epoch = state.leader_epoch
@@ -280,7 +280,7 @@ class Partition:
         self.state = state
         replica = self.replica
         before = replica.high_watermark
-        replica.has_elr = bool(state.elr)
+        replica.elr = state.elr
         replica.isr_written(state.isr, state.state_version)
         if replica.high_watermark > before:
             self._committed()

@@ -423,14 +423,14 @@ class TestWhateverHowItIsServed:
         node = begun()
         partition_of(node, 0).delete_records(1)
         for index in (0, 1):
-            partition_of(node, index).replica.has_elr = True
+            partition_of(node, index).replica.elr = (2,)
         client = node.client()
         client.send_bytes(request(client, (0, one_batch("a")), (1, one_batch("b"))))
         node.loop.run_for(100)
         assert not client.answers
         for index in (0, 1):
             partition = partition_of(node, index)
-            partition.replica.has_elr = False
+            partition.replica.elr = ()
             assert partition.replica.advance()
             partition._committed()
         assert rows(client.wait()) == [("none", 1, 1), ("none", 1, 0)]

@@ -8,9 +8,11 @@ from support.brokers import one_batch
 from support.cluster_calls import (
     ask_offset,
     assert_alike,
+    elect,
     end_of_epoch,
     log_values,
     read,
+    send_delete_records,
     try_write,
     write,
 )
@@ -316,3 +318,37 @@ def stopped_in(epoch: int, beside: LeaderAndIsrRequest | StopReplicaRequest) -> 
         broker_epoch=beside.broker_epoch,
         topics=(StopTopic(name=topic.name, topic_id=topic.topic_id, partitions=(stop,)),),
     )
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_a_follower_that_has_nothing_but_deletions_gets_all_an_unclean_leader_has(
+    count: int,
+) -> None:
+    """V2: broker 2 began at 10, where all was deleted that broker 3 never had from 6 on."""
+    cluster = SimCluster(4, min_insync_replicas=1)
+    cluster.create("events", replicas=[[1, 2, 3]])
+    write(cluster, "events", *(f"a{number}" for number in range(6)))
+    cluster.wait_caught_up("events")
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.wait_isr("events", 1)
+    write(cluster, "events", *(f"b{number}" for number in range(4)))
+    client = cluster.client(1)
+    send_delete_records(client, "events", -1, 5_000)
+    client.wait()
+    cluster.start(2)
+    cluster.wait_isr("events", 1, 2)
+    assert cluster.held(2, "events").replica.fetch_position() == (10, -1, 10)
+    cluster.kill(1)
+    cluster.kill(2)
+    cluster.wait(lambda: cluster.leader("events") == -1, "nobody leads")
+    cluster.start(3)
+    assert elect(cluster, "events", unclean=True) == "none"
+    values = [f"c{number}" for number in range(count)]
+    for value in values:
+        write(cluster, "events", value)
+    cluster.start(2)
+    cluster.wait_isr("events", 2, 3)
+    cluster.kill(3)
+    cluster.wait_led("events", by=2)
+    assert read(cluster, "events")[6:] == values

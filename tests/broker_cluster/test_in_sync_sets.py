@@ -1,5 +1,7 @@
 """The in-sync set as whole brokers keep it: who falls out, who comes back, what that means."""
 
+from typing import Any
+
 import pytest
 
 from support.brokers import one_batch
@@ -14,6 +16,7 @@ from support.cluster_calls import (
 )
 from support.sim_cluster import LAG_MS_MAX, SimCluster
 from support.sim_machines import SESSION_TIMEOUT_MS
+from tidelog.base.control import LeaderAndIsrRequest
 from tidelog.base.coordination import SetData
 from tidelog.replication.isr import PendingShrink
 
@@ -247,3 +250,41 @@ def fall_behind(cluster: SimCluster, follower: int, leader: int) -> None:
     cluster.client(leader).produce("events", one_batch("b"), acks=1)
     replica = cluster.held(leader, "events").replica
     cluster.wait(lambda: isinstance(replica.isr, PendingShrink), "it is to go", 2_000)
+
+
+def test_a_deposed_leader_does_not_lead_again_by_what_was_said_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """V5, X15, X17: of an epoch that is over, with a set that was smaller then."""
+    cluster = SimCluster(4)
+    controller = cluster.controller
+    next_leader, leader, follower = (n for n in cluster.machines if n != controller)
+    cluster.create("events", replicas=[[next_leader, leader, follower]])
+    write(cluster, "events", "a")
+    cluster.wait_caught_up("events")
+    hosting, told = cluster.broker(leader).hosting, []
+    obey = hosting.leader_and_isr
+
+    def listen(request: LeaderAndIsrRequest, done: Any) -> None:
+        told.append(request)
+        obey(request, done)
+
+    monkeypatch.setattr(hosting, "leader_and_isr", listen)
+    cluster.kill(next_leader)
+    cluster.wait_led("events", by=leader)
+    late = told[-1]
+    cluster.start(next_leader)
+    cluster.wait(lambda: len(cluster.isr("events")) == 3, "all are in sync")
+    cluster.run_for(2_000)
+    cluster.cut(controller, leader)
+    cluster.cut(controller, follower)
+    assert elect(cluster, "events") == "none"
+    cluster.wait(lambda: cluster.held(next_leader, "events").is_led, "another one leads")
+    deposed = cluster.held(leader, "events")
+    cluster.client(leader).produce("events", one_batch("b"), acks=1)
+    cluster.wait(lambda: not deposed.is_led, "it sees that when it writes its set")
+    answers: list[Any] = []
+    cluster.broker(leader).metadata.handle(late, answers.append)
+    cluster.wait(lambda: bool(answers), "what came late is looked at")
+    assert not deposed.is_led
+    assert try_write(cluster.client(leader), "events", "c") == "not_leader_or_follower"

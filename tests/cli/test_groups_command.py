@@ -324,3 +324,15 @@ def test_a_group_goes_on_behind_what_was_printed(client: Client) -> None:
     assert (status, err) == (0, "")
     assert sorted((first + second).split()) == ["a", "b", "c", "d", "x"]
     assert run(*as_group) == (0, "", "")
+
+
+def test_what_was_reset_is_shown_though_another_group_cannot_be(client: Client) -> None:
+    """The first one's offsets are changed by then, and nobody would know."""
+    commit_offsets(client, "shift-a", {("orders", 0): 5})
+    commit_offsets(client, "shift-b", {("orders", 1): 5})
+    wanted = ("--topic", "orders:0", "--shift-by", "-2", "--execute")
+    status, output, errors = run("groups", "reset", "shift-a", "shift-b", *wanted)
+    assert offsets_of(client, "shift-a") == {"orders-0": 3}
+    assert status == 1
+    assert cells(output)[1:] == [["shift-a", "orders", "0", "3"]]
+    assert "has committed no offset of orders-0" in errors

@@ -35,6 +35,16 @@ def test_a_project_has_all_it_needs(tmp_path: Path) -> None:
     assert project.storage == tmp_path / "shop" / "storage"
 
 
+@pytest.mark.parametrize("name", ["transformations/records.py", "low_latency.py"])
+def test_a_project_reads_what_is_committed(tmp_path: Path, name: str) -> None:
+    """P4: what a producer has aborted, or a pipeline that writes exactly once, is no record."""
+    make_project(tmp_path / "shop", topic="orders", bootstrap="broker:9092")
+    content = (tmp_path / "shop" / name).read_text()
+    assert 'READ = {**BROKERS, "kafka.isolation.level": "read_committed"}' in content
+    reading = content.partition("readStream.format")[2].partition("load()")[0]
+    assert ".options(**READ, " in reading
+
+
 @pytest.mark.parametrize(
     ("name", "topic", "why"),
     [

@@ -53,6 +53,14 @@ def test_arguments_are_records_too() -> None:
     assert read(topic) == b"first\nsecond one\nthird\n"
 
 
+def test_arguments_are_records_as_they_are() -> None:
+    """Only a line has an end that is not part of it."""
+    topic = made("ends-of-arguments")
+    written(topic, "a\n", "b\r", "c\r\n")
+    values = [json.loads(line)["value"] for line in read(topic, "--json").splitlines()]
+    assert values == ["a\n", "b\r", "c\r\n"]
+
+
 def test_no_lines_are_no_records() -> None:
     topic = made("nothing")
     written(topic)

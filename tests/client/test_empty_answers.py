@@ -116,6 +116,37 @@ def test_a_leader_that_never_answers_is_left_for_the_next_one() -> None:
     assert [offset for offset, _ in found] == list(range(END))
 
 
+def test_a_leader_that_was_deposed_and_has_not_heard_of_it_is_left_for_the_next_one() -> None:
+    """It answers, and its log ends before the range does: no record is lost by that."""
+    topics = [dict(TOPIC)]
+    other = Broker(asked_min=0)
+
+    def answer(broker: int, api: int, body: Any) -> Mapping[str, Any]:
+        if broker == 2:
+            return other.answer(broker, api, body)
+        topics[0] = {**TOPIC, "partitions": [{**PARTITION, "leader_id": 2, "leader_epoch": 4}]}
+        time.sleep(WAIT_SECONDS)
+        partition = {
+            "partition_index": 0,
+            "error_code": ErrorCode.none,
+            "high_watermark": 0,
+            "last_stable_offset": 0,
+            "log_start_offset": 0,
+            "aborted_transactions": None,
+            "records": None,
+        }
+        rows = [{"topic": "old", "partitions": [partition]}]
+        return {"error_code": ErrorCode.none, "session_id": 0, "responses": rows}
+
+    with (
+        scripted(answer, topics) as brokers,
+        Client(brokers.addresses[1], timeout_ms=SHORT_MS) as client,
+        RangeReader(client) as reader,
+    ):
+        found = read_all(reader, whole("old", END))
+    assert [offset for offset, _ in found] == list(range(END))
+
+
 def test_who_takes_long_over_a_chunk_is_given_the_next_one_though_the_connection_is_gone() -> None:
     """Brokers close connections on which nothing happens."""
     broker = InTwo()

@@ -15,11 +15,13 @@ from tidelog.base.control import (
     StopPartition,
     StopReplicaRequest,
     StopTopic,
+    TopicState,
     UpdateMetadataRequest,
 )
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.fencing import REMOVED_MAX, Fencing
-from tidelog.cluster.image import TopicInfo
+from tidelog.cluster.image import PartitionInfo, TopicInfo
+from tidelog.cluster.messages import partition_state
 from tidelog.cluster.requests import NewTopic, Reassignment
 
 Make = Callable[[int, int], ControlRequest]
@@ -157,6 +159,31 @@ def test_a_replica_that_was_moved_away_does_not_come_back_by_a_late_request() ->
     assert member.host.disk.replicas == {}
     move(first, 0, 1)
     assert cluster.loop.run_until(lambda: (topic.topic_id, 0) in member.host.disk.replicas)
+
+
+def stop_in(epoch: int) -> StopReplicaRequest:
+    stop = StopPartition(index=0, leader_epoch=epoch, delete=True)
+    topic = StopTopic(name="t", topic_id=bytes(16), partitions=(stop,))
+    return StopReplicaRequest(controller_id=9, controller_epoch=1, broker_epoch=1, topics=(topic,))
+
+
+@pytest.mark.parametrize("last", [8, -1])
+def test_a_late_stop_does_not_let_in_what_a_later_one_has_shut_out(last: int) -> None:
+    """X17: removed in epoch 5, back in 7, and removed again or with its topic."""
+    fencing = Fencing()
+    fencing.note_removed(stop_in(last))
+    fencing.note_removed(stop_in(5))
+    info = PartitionInfo(replicas=(1,), isr=(1,), leader=1, leader_epoch=7, state_version=7)
+    topic = TopicState(name="t", topic_id=bytes(16), partitions=(partition_state(0, info),))
+    late = LeaderAndIsrRequest(
+        controller_id=9,
+        controller_epoch=1,
+        broker_epoch=1,
+        is_full=False,
+        topics=(topic,),
+        unreadable=(),
+    )
+    assert fencing.without_removed(late).topics == ()
 
 
 def test_only_so_many_removed_replicas_are_remembered() -> None:

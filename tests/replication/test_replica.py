@@ -286,12 +286,12 @@ def test_nothing_is_committed_while_members_of_too_small_a_set_are_remembered() 
     machines = Machines(min_isr=1)
     machines.lead("A", isr="A")
     replica = machines.replica("A")
-    replica.has_elr = True
+    replica.elr = (2,)
     machines.write("A", 1)
     assert replica.high_watermark == 0
     machines.expire("A")
     assert isr_of(machines) == PendingShrink((1,), ())
-    replica.has_elr = False
+    replica.elr = ()
     machines.write_isr("A")
     assert replica.high_watermark == 1
 

@@ -486,3 +486,31 @@ def test_answer_that_was_asked_for_under_another_leader_is_dropped(
     verdict = machines.take("B", ask, late)
     assert verdict is (Verdict.drop if is_right else Verdict.append)
     assert machines.values("B") == ([] if is_right else [1])
+
+
+@pytest.mark.parametrize("written", [1, 3])
+def test_x23_follower_that_has_nothing_but_deletions_is_given_all_its_leader_has(
+    written: int,
+) -> None:
+    """V2, V3: B began where records were deleted that A never had, and A was elected uncleanly."""
+    machines = Machines("AB")
+    machines.hold("A", "e1:m1 e1:m2", high_watermark=2)
+    machines["B"].log.begin_at(4)
+    machines.epoch = 2
+    machines.lead("A", isr="A")
+    machines.write("A", *range(3, 3 + written))
+    assert machines.fetch("B") is Verdict.restart
+    machines.settle("B")
+    assert machines.values("B") == machines.values("A")
+    assert list(machines.write_isr("A")) == [number("A"), number("B")]
+
+
+def test_x23_member_that_has_nothing_but_deletions_stays_where_it_is() -> None:
+    """V3: A has not heard of the deletion; B is in the set, and must not fall behind in it."""
+    machines = Machines("AB")
+    machines.hold("A", "e1:m1 e1:m2 e1:m3", high_watermark=3)
+    machines["B"].log.begin_at(3)
+    machines.epoch = 2
+    machines.lead("A", isr="AB")
+    machines.settle("B")
+    assert (machines["B"].log.log_start_offset, machines["B"].log.log_end_offset) == (3, 3)

@@ -17,6 +17,7 @@ from support.servers import Server
 from tidelog.base.ids import TopicPartition as Place
 from tidelog.client.errors import Unreachable
 from tidelog.spark.logs import BrokerLogs
+from tidelog.spark.offsets import TopicOffsets
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.stream_planning import StreamPlanner
@@ -86,7 +87,8 @@ def test_a_topic_that_is_known_and_not_found_is_looked_for_again(
     assert logs.latest() == {}
     maker = threading.Thread(target=new_topic.again, args=("known-before",))
     maker.start()
-    assert list(logs.latest(["known-before"])) == ["known-before"]
+    known = {"known-before": TopicOffsets(topic_id=None, offsets={})}
+    assert list(logs.latest(known)) == ["known-before"]
     maker.join()
     logs.close()
 

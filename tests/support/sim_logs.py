@@ -50,9 +50,9 @@ class SimLogs:
     def append(self, topic: str, partition: int, records: int, time_ms: int = 0) -> None:
         self.topics[topic][partition].times += [time_ms] * records
 
-    def latest(self, known: Iterable[str] = ()) -> Positions:
+    def latest(self, known: Positions | None = None) -> Positions:
         self.asked += 1
-        told = self.topics.keys() - (self.not_heard_of - set(known))
+        told = self.topics.keys() - (self.not_heard_of - set(known or ()))
         return {
             topic: TopicOffsets(
                 topic_id=self.ids[topic],

@@ -158,6 +158,11 @@ class _Resetting:
                     commit_offsets(self._client, name, offsets)
             except KafkaError as error:
                 complain(error)
+            except BadValue as mistake:
+                if len(names) == 1:
+                    raise
+                # Others may be reset by now, and must be told of.
+                complain(f"group {name}: {mistake}")
             else:
                 found[name] = offsets
         return found

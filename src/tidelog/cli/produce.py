@@ -222,7 +222,8 @@ def _records(values: list[str], reader: LineReader, same: InputRecord) -> Iterat
     lines = map(_bytes, values) if values else _typed_lines() if is_typed else sys.stdin.buffer
     for number, line in enumerate(lines, start=1):
         try:
-            record = reader.read(line.removesuffix(b"\n").removesuffix(b"\r"), number)
+            content = line if values else line.removesuffix(b"\n").removesuffix(b"\r")
+            record = reader.read(content, number)
         except BadValue as error:
             if not is_typed:
                 raise

@@ -27,6 +27,7 @@ from tidelog.cli.reassign_throttle import (
     clear_throttles,
     stable_replicas,
     throttle_changes,
+    with_ongoing,
 )
 from tidelog.cli.reassign_view import Progress, look, show_ongoing, show_status, summary
 from tidelog.client.client import Client
@@ -171,7 +172,9 @@ def execute_command(
         say("")
         say("Save this to use as the --reassignment-json-file option during rollback")
         if throttle is not None:
-            apply_throttle(client, throttle_changes(current, plan, throttle))
+            moves = with_ongoing(plan, ongoing)
+            before = stable_replicas(current_plan(cluster, moves), ongoing)
+            apply_throttle(client, throttle_changes(before, moves, throttle))
             say(
                 f"The inter-broker throttle limit was set to {throttle} B/s: run "
                 "`tidelog reassign verify` when all is done, to remove it."

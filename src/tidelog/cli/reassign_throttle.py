@@ -57,6 +57,12 @@ def stable_replicas(current: Plan, ongoing: Mapping[TopicPartition, Ongoing]) ->
     }
 
 
+def with_ongoing(plan: Plan, ongoing: Mapping[TopicPartition, Ongoing]) -> Plan:
+    """What will be moving: a topic has one list of the replicas that are held back, which must
+    name those of earlier moves too, or these go on as fast as they can."""
+    return {**{one: move.target for one, move in ongoing.items()}, **plan}
+
+
 def apply_throttle(client: Client, changes: Changes) -> None:
     for error in alter_configs(client, changes).values():
         if error is not None:

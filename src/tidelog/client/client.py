@@ -6,6 +6,7 @@ the beginning, and a change whose answer was lost, since it may have been made.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -14,7 +15,7 @@ from tidelog.client.addresses import Address, parse_addresses
 from tidelog.client.apis import Api
 from tidelog.client.building import Values
 from tidelog.client.closing import Closing
-from tidelog.client.cluster import Cluster, Topic, read_cluster
+from tidelog.client.cluster import Cluster, Leaderships, Topic, read_cluster
 from tidelog.client.connection import Connection
 from tidelog.client.errors import Unreachable
 from tidelog.client.sockets import now_ms, pause_ms
@@ -22,6 +23,7 @@ from tidelog.wire.frames import ReceiveBuffers
 
 TIMEOUT_MS: Final = 30_000
 _PAUSE_MS: Final = 100
+_HEARING_MS: Final = 1_000
 _BEING_MADE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 
 
@@ -38,6 +40,7 @@ class Client(Closing):
         self._connections: dict[Address, Connection] = {}
         self._lent: list[Connection] = []
         self._cluster: Cluster | None = None
+        self._leaderships = Leaderships()
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -56,8 +59,21 @@ class Client(Closing):
             "topics": None if topics is None else [{"name": name} for name in topics],
             "allow_auto_topic_creation": create_topics,
         }
-        self._cluster = read_cluster(self.ask(apis.METADATA, values))
+        self._cluster = self._heard(self.ask(apis.METADATA, values))
         return self._cluster
+
+    def hear_all(self, topics: Iterable[str]) -> None:
+        """Asks every broker who leads, as far as it is there: the newest of what they say counts
+        from now on."""
+        names = [{"name": name} for name in topics]
+        values = {"topics": names, "allow_auto_topic_creation": False}
+        for broker_id in self._cluster.brokers if self._cluster is not None else ():
+            with suppress(Unreachable, KafkaError):
+                deadline_ms = now_ms() + min(_HEARING_MS, self.timeout_ms)
+                self._heard(self._ask(apis.METADATA, values, broker_id, deadline_ms))
+
+    def _heard(self, answer: Any) -> Cluster:
+        return self._leaderships.corrected(read_cluster(answer))
 
     def topic_soon(self, name: str, patience_ms: int) -> Topic:
         """A topic that is made if it is not there and the brokers' settings allow it; that takes

@@ -2,7 +2,7 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -57,6 +57,32 @@ class Cluster:
             return self.topics[name]
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name}")
         raise self.refused.get(name, unknown)
+
+
+class Leaderships:
+    """The newest that was heard of each partition. A broker that is cut off from the others tells
+    of leaders that were deposed meanwhile, itself perhaps among them: whoever believes it finds
+    a log that seems to have been cut off."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int], Partition] = {}
+
+    def corrected(self, heard: Cluster) -> Cluster:
+        topics = {name: self._topic(topic) for name, topic in heard.topics.items()}
+        return replace(heard, topics=topics)
+
+    def _topic(self, topic: Topic) -> Topic:
+        if topic.topic_id is None:
+            # Nobody knows whether it is still the same topic.
+            return topic
+        newest = [self._partition((topic.topic_id, one.index), one) for one in topic.partitions]
+        return replace(topic, partitions=tuple(newest))
+
+    def _partition(self, place: tuple[str, int], heard: Partition) -> Partition:
+        known = self._newest.get(place)
+        if known is None or known.leader_epoch <= heard.leader_epoch:
+            known = self._newest[place] = heard
+        return known
 
 
 def read_cluster(answer: Any) -> Cluster:

@@ -254,6 +254,13 @@ class _Reading:
                 return
         if now_ms() > self._deadline_ms:
             raise self._short(bound, fetched.high_watermark)
+        if bound < self._wanted.end:
+            self._doubt_leader()
+
+    def _doubt_leader(self) -> None:
+        """One that was deposed and has not heard of it says that its log ends where it does."""
+        self._drop_link()
+        self._client.hear_all([self._wanted.topic])
 
     def _is_empty_up_to(self, bound: int) -> bool:
         """Where a batch follows, a broker sends it, however far on it is. So none does, if none is
@@ -302,6 +309,7 @@ class _Reading:
             next_there = min(begins, self._wanted.end)
             raise self._lost(self._position, next_there, f"the log begins at offset {begins} now")
         ends = list_offsets(self._client, self._wanted.topic, {place: LATEST})[place]
+        self._doubt_leader()
         self._try_again(self._cut_off(min(ends, self._position)))
 
     def _try_again(self, error: KafkaError | Unreachable) -> None:

@@ -79,7 +79,9 @@ class Fencing:
         for topic in request.topics:
             for stop in topic.partitions:
                 if stop.delete:
-                    removed[topic.topic_id, stop.index] = stop.leader_epoch
+                    key = (topic.topic_id, stop.index)
+                    # One that comes late takes nothing back of what a later one said.
+                    removed[key] = _later(removed.pop(key, stop.leader_epoch), stop.leader_epoch)
         while len(removed) > REMOVED_MAX:
             del removed[next(iter(removed))]
 
@@ -98,6 +100,11 @@ class Fencing:
     def _is_removed(self, topic: TopicState, state: PartitionState) -> bool:
         epoch = self._removed.get((topic.topic_id, state.index))
         return epoch is not None and (epoch < 0 or state.leader_epoch <= epoch)
+
+
+def _later(one: int, other: int) -> int:
+    """Nothing comes after a topic is gone."""
+    return -1 if min(one, other) < 0 else max(one, other)
 
 
 def refused(request: FencedRequest, code: ErrorCode) -> FencedResponse:

@@ -99,6 +99,8 @@ def _find(node: Node, partition: Partition, timestamp: int, committed_only: bool
         raise KafkaError(ErrorCode.unsupported_version, f"timestamp {timestamp} means nothing")
     found = yield from find_in_steps(node, partition, timestamp)
     if found is None or found[0] >= _end(partition, committed_only):
+        # It may lie between here and what readers have seen before the leader changed.
+        partition.replica.check_settled()
         return NO_OFFSET, NO_TIMESTAMP
     return found
 

@@ -77,8 +77,8 @@ class Replica:
         "_live_epoch",
         "broker_id",
         "cut_offset",
+        "elr",
         "epoch_start",
-        "has_elr",
         "high_watermark",
         "lag_ms_max",
         "leader_epoch",
@@ -105,9 +105,8 @@ class Replica:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._live_epoch = live_epoch
         self.min_isr = 1
-        self.has_elr = False
-        """Whether there are members that fell out of too small a set: they have all that is
-        committed, and must not fall behind."""
+        self.elr: tuple[int, ...] = ()
+        """Who fell out of too small a set: they have all that is committed."""
         self.lag_ms_max = 30_000
         self.role = NO_ROLE
         self.leader_id = NOBODY
@@ -221,14 +220,17 @@ class Replica:
         offset, last_epoch, log_start_offset = position
         remote = self.remotes.get(follower)
         if remote is None:
-            raise KafkaError(
-                ErrorCode.not_leader_or_follower, f"broker {follower} is not one of the replicas"
-            )
+            wrong = f"broker {follower} is not one of the replicas"
+            raise KafkaError(ErrorCode.not_leader_or_follower, wrong)
         if broker_epoch < remote.broker_epoch:
             raise KafkaError(ErrorCode.stale_broker_epoch, f"broker {follower} has restarted since")
         if broker_epoch > remote.broker_epoch:
             remote.restart(broker_epoch)
         diverging = self.divergence(offset, last_epoch)
+        if last_epoch == NO_EPOCH and follower not in (*self.isr.maximal, *self.elr):
+            # What it has deleted may be other records than these, since an unclean election.
+            start = self.log.log_start_offset
+            diverging = (NO_EPOCH, start) if offset > start else None
         if diverging is not None:
             return diverging
         remote.fetched(offset, log_start_offset, self.log.log_end_offset, now_ms)
@@ -248,11 +250,11 @@ class Replica:
         """Where a follower's log leaves this one, if it does (X5, X23). Nothing is known here of
         epochs whose records were deleted: a log that ends in one of these, at the start or below,
         has nothing that could be compared, and begins anew."""
+        start = self.log.log_start_offset
         if last_epoch == NO_EPOCH:
-            end = self.log.log_end_offset
-            return (NO_EPOCH, end) if offset > end else None
-        if offset <= self.log.log_start_offset and last_epoch < self.log.epochs.earliest:
-            return NO_EPOCH, self.log.log_start_offset
+            return (NO_EPOCH, start) if offset > self.log.log_end_offset else None
+        if offset <= start and last_epoch < self.log.epochs.earliest:
+            return NO_EPOCH, start
         epoch, end = self.end_of(last_epoch)
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
@@ -294,7 +296,7 @@ class Replica:
             if member != self.broker_id
             and not self.remotes[member].is_in_sync(end, now_ms, self.lag_ms_max)
         )
-        if slow or (self.has_elr and len(self.isr.isr) >= self.min_isr):
+        if slow or (self.elr and len(self.isr.isr) >= self.min_isr):
             self.isr = PendingShrink(self.isr.isr, slow)
 
     def reconsider(self, now_ms: int) -> None:
@@ -332,9 +334,8 @@ class Replica:
         return True
 
     def is_frozen(self) -> bool:
-        """Below the smallest allowed set nothing is committed: those who fell out must not miss
-        anything that was (D8)."""
-        return self.has_elr or len(self._isr.isr) < self.min_isr
+        """Nothing is committed that those who fell out of too small a set would miss (D8)."""
+        return bool(self.elr) or len(self._isr.isr) < self.min_isr
 
     def reached(self, remote: Remote) -> int:
         """How far a member counts: not at all before its first fetch in this epoch (D3)."""

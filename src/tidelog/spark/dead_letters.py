@@ -33,13 +33,17 @@ def json_value(schema: str, column: str = "value") -> Parsed:
     are null, others are ignored; one of another type makes the record a dead letter."""
     text = sql.col(column).cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _NOT_JSON}
-    read = sql.from_json(text, f"{schema}, {_NOT_JSON} string", options)
+    # Spark reads up to the end of the first object, whatever follows: as a part of another one it
+    # must be all there is, and what comes behind it is seen.
+    framed = sql.concat(sql.lit('{"one":'), text, sql.lit(',"end":0}'))
+    read = sql.from_json(framed, f"one struct<{schema}>, end int, {_NOT_JSON} string", options)
+    is_whole = read["one"].isNotNull() & read["end"].isNotNull() & read[_NOT_JSON].isNull()
     reason = (
         sql.when(sql.col(column).isNull(), f"{column} is null")
         .when(~sql.is_valid_utf8(text), f"{column} is not UTF-8")
-        .when(read.isNull() | read[_NOT_JSON].isNotNull(), f"{column} is not JSON of {schema}")
+        .when(~sql.coalesce(is_whole, sql.lit(False)), f"{column} is not JSON of {schema}")
     )
-    return Parsed(content=read.dropFields(_NOT_JSON), reason=reason)
+    return Parsed(content=read["one"], reason=reason)
 
 
 def expression(content: Column, reason: str) -> Parsed:

@@ -23,7 +23,13 @@ from tidelog.client.offsets import (
 )
 from tidelog.client.reassignments import replica_sizes
 from tidelog.client.sockets import pause_ms
-from tidelog.spark.offsets import Positions, TopicOffsets, each_partition
+from tidelog.spark.offsets import (
+    Positions,
+    TopicOffsets,
+    each_partition,
+    topics_behind,
+    with_offsets,
+)
 from tidelog.spark.options import Connecting, Subscription
 
 Answer = TypeVar("Answer")
@@ -34,8 +40,8 @@ NO_RECORD: Final = -1
 class Logs(Protocol):
     """The logs of the topics that are subscribed to."""
 
-    def latest(self, known: Iterable[str] = ()) -> Positions:
-        """Every partition there is now, at its end. Topics that were there before are known."""
+    def latest(self, known: Positions | None = None) -> Positions:
+        """Every partition there is now, at its end. What was read before is known."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Found: ...
 
@@ -61,18 +67,35 @@ class BrokerLogs:
             self._client.close()
             self._client = None
 
-    def latest(self, known: Iterable[str] = ()) -> Positions:
+    def latest(self, known: Positions | None = None) -> Positions:
         """A broker that has just started knows of no topics yet, so that one which seems to be
-        gone is looked for again."""
+        gone is looked for again; and one that is cut off from the others may take itself for the
+        leader still, so that where an end has gone back all are asked who leads."""
+        known = known or {}
         expected = {*self._expected, *known}
-        found = self._retried(self._latest)
+        found = self._held(self._retried(self._latest), known)
         for _ in range(self._connecting.retries):
-            if all(topic in found for topic in expected):
+            behind = topics_behind(found, known)
+            if not behind and all(topic in found for topic in expected):
                 break
             pause_ms(self._connecting.retry_delay_ms)
-            found = self._retried(self._latest)
+            if behind:
+                self._connected().hear_all(behind)
+            found = self._held(self._retried(self._latest), known)
         self._expected = tuple(found)
         return found
+
+    def _held(self, found: Positions, known: Positions) -> Positions:
+        """A query that counted what is not committed, and no longer does, may have read into a
+        transaction that is open still: that is there, and the query goes on behind it."""
+        behind = topics_behind(found, known)
+        if not behind or not self._connecting.committed_only:
+            return found
+        ends = dict(each_partition(found))
+        read = dict(each_partition({topic: known[topic] for topic in behind}))
+        asked = {one: LATEST for one, at in read.items() if ends.get(one, at) < at}
+        marks = self._retried(lambda client: list_many_offsets(client, asked))
+        return with_offsets(found, {one: read[one] for one in marks if marks[one] >= read[one]})
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Found:
         return self.since(dict.fromkeys(partitions, EARLIEST))

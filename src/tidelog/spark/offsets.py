@@ -42,6 +42,18 @@ def each_partition(positions: Positions) -> Iterator[tuple[TopicPartition, int]]
             yield TopicPartition(topic, partition), offsets[partition]
 
 
+def topics_behind(found: Positions, known: Positions) -> list[str]:
+    """Those that end, in what was found, before what is known of them."""
+    ends = dict(each_partition(found))
+    return sorted(
+        topic
+        for topic, was in known.items()
+        if topic in found
+        and found[topic].topic_id == was.topic_id
+        and any(ends.get(TopicPartition(topic, one), at) < at for one, at in was.offsets.items())
+    )
+
+
 def with_offsets(positions: Positions, offsets: Mapping[TopicPartition, int]) -> Positions:
     """The same partitions, at these offsets where there is one."""
     return {

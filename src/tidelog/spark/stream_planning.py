@@ -24,6 +24,7 @@ from tidelog.spark.offsets import (
     each_partition,
     positions_to_json,
     read_offset,
+    topics_behind,
     with_offsets,
 )
 from tidelog.spark.options import SourceOptions
@@ -112,7 +113,7 @@ class StreamPlanner:
         """What a broker did not tell of, when it was asked what is there, is asked for again."""
         if self._target is None:
             return self._logs.latest(known)
-        if not known.keys() <= self._target.keys():
+        if not known.keys() <= self._target.keys() or topics_behind(self._target, known):
             self._target = self._logs.latest(known)
         return self._target
 

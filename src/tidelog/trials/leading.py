@@ -276,7 +276,7 @@ class Leading:
             return
         replica = self._process.copies[index].replica
         self.infos[index] = state
-        replica.has_elr = bool(state.elr)
+        replica.elr = tuple(state.elr)
         replica.isr_written(state.isr, state.state_version)
         self._process.touched(index)
         self.moved(index)

@@ -147,6 +147,11 @@ class Oracle:
         seen = self._seen[broker_id]
         seen.checked = min(seen.checked, to)
         seen.high_watermark = min(seen.high_watermark, to)
+        if self.state is not None and broker_id not in (*self.state.isr, *self.state.elr):
+            # Who had nothing, and need not have anything, begins where its leader does.
+            seen.log_start_offset = min(
+                seen.log_start_offset, self.logs[broker_id].log_start_offset
+            )
         self.look_at_epochs(broker_id)
         if self.state is not None and to < len(self.committed) and self._is_candidate(broker_id):
             raise Violation(

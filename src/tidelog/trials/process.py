@@ -229,7 +229,7 @@ class Process:
         if goes_on and replica.partition_epoch >= state.partition_epoch:
             return
         self.trace("leads", index, "in epoch %d, ISR %s", state.leader_epoch, state.isr)
-        replica.has_elr = bool(state.elr)
+        replica.elr = tuple(state.elr)
         epochs = (state.leader_epoch, state.partition_epoch)
         self.leading.infos[index] = partition_info(state)
         replica.become_leader(epochs, state.replicas, state.isr, self.loop.clock.monotonic_ms())

@@ -1,0 +1,119 @@
+"""A broker that was cut off takes itself for the leader still: no record is lost by that (P3)."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from support import scripted_brokers
+from support.scripted_brokers import METADATA, ScriptedBrokers
+from tidelog.base.errors import ErrorCode
+from tidelog.client.sockets import now_ms
+from tidelog.spark.logs import BrokerLogs
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.stream_planning import IDLE_MS, StreamPlanner
+
+DEPOSED, LEADER, OTHER = 1, 2, 3
+LIST_OFFSETS, LATEST = 2, -1
+ENDS = {DEPOSED: 1, LEADER: 3}
+
+
+class Brokers(ScriptedBrokers):
+    def _values(self, number: int, key: int, body: Any) -> Any:
+        values = super()._values(number, key, body)
+        if key != METADATA:
+            return values
+        leader, epoch = (DEPOSED, 0) if number == DEPOSED else (LEADER, 1)
+        partition = {
+            "error_code": ErrorCode.none,
+            "partition_index": 0,
+            "leader_id": leader,
+            "leader_epoch": epoch,
+            "replica_nodes": [DEPOSED, LEADER, OTHER],
+            "isr_nodes": [leader],
+        }
+        topic = {
+            "error_code": ErrorCode.none,
+            "name": "t",
+            "topic_id": UUID(int=7),
+            "is_internal": False,
+            "partitions": [partition],
+        }
+        return {**values, "cluster_id": "c", "topics": [topic]}
+
+    def die(self, number: int) -> None:
+        self._listeners[number].shutdown(socket.SHUT_RDWR)
+        self._listeners[number].close()
+        self.lose_connections()
+
+
+def answer(number: int, key: int, body: Any) -> dict[str, Any]:
+    assert key == LIST_OFFSETS
+    is_end = body.topics[0].partitions[0].timestamp == LATEST
+    row = {
+        "partition_index": 0,
+        "error_code": ErrorCode.none,
+        "timestamp": -1,
+        "offset": ENDS[number] if is_end else 0,
+        "leader_epoch": 0,
+    }
+    return {"topics": [{"name": "t", "partitions": [row]}]}
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+    monkeypatch.setattr(scripted_brokers, "BROKERS", (DEPOSED, LEADER, OTHER))
+    monkeypatch.setitem(scripted_brokers._SERVED_MAX, LIST_OFFSETS, 7)
+    made = Brokers(answer, ())
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self._passed_ms = 0
+
+    def now_ms(self) -> int:
+        self._passed_ms += IDLE_MS
+        return now_ms() + self._passed_ms
+
+
+@contextmanager
+def planner(brokers: Brokers, *order: int) -> Iterator[StreamPlanner]:
+    given = {
+        "kafka.bootstrap.servers": ",".join(brokers.addresses[number] for number in order),
+        "subscribe": "t",
+        "startingOffsets": "earliest",
+        "fetchOffset.retryIntervalMs": "10",
+    }
+    options = SourceOptions.parse(given, is_stream=True)
+    logs = BrokerLogs(options.connecting, options.subscription)
+    try:
+        yield StreamPlanner(options, logs, Clock().now_ms)
+    finally:
+        logs.close()
+
+
+def test_a_leader_that_was_deposed_is_not_believed_again(brokers: Brokers) -> None:
+    """The one that was asked so far dies, and the next one has not heard of the new leader."""
+    with planner(brokers, OTHER, DEPOSED, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+        assert first["to"]["t"]["partitions"] == {"0": 3}
+        brokers.die(OTHER)
+        assert query.next(first, is_limited=False) == first
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_a_query_that_comes_back_asks_all_who_leads(brokers: Brokers, is_bounded: bool) -> None:
+    """Before it says that a log was cut off; also where it ends with what is there."""
+    with planner(brokers, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+    with planner(brokers, DEPOSED, OTHER, LEADER) as later:
+        if is_bounded:
+            later.stop_at_what_is_there()
+        assert later.next(first, is_limited=False) == first
