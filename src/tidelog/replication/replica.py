@@ -227,7 +227,7 @@ class Replica:
         if broker_epoch > remote.broker_epoch:
             remote.restart(broker_epoch)
         diverging = self.divergence(offset, last_epoch)
-        if last_epoch == NO_EPOCH and follower not in (*self.isr.maximal, *self.elr):
+        if last_epoch == NO_EPOCH and not (follower in self.isr.maximal or follower in self.elr):
             # What it has deleted may be other records than these, since an unclean election.
             start = self.log.log_start_offset
             diverging = (NO_EPOCH, start) if offset > start else None
