@@ -34,7 +34,7 @@ _IN: Final = {
     ),
     "tidelog.cluster": "metadata",
     "tidelog.handlers": (
-        "api connection fetch fetching found local_partitions produce produce_together "
+        "api connection fetch fetching found gathering local_partitions produce produce_together "
         "producing ranges straight_fetch together waiting wide_fetch wide_produce"
     ),
     "tidelog.log": (

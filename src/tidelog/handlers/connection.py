@@ -10,16 +10,17 @@ what.
 
 import logging
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ports import Connection
-from tidelog.handlers import api_versions, old_produce
-from tidelog.handlers.api import Api, Part, Request
+from tidelog.handlers import api_versions
+from tidelog.handlers.api import Part, Request
+from tidelog.handlers.gathering import Gathering, is_wide
+from tidelog.handlers.owner import Owner
 from tidelog.handlers.together import PRODUCE, read_together, runs_of
+from tidelog.handlers.unsupported import answer_to_unsupported
 from tidelog.log.partition_log import Slice
-from tidelog.serving.counters import Counters
 from tidelog.wire.frames import FrameReader
 from tidelog.wire.header import RequestHeader, read_request_header
 
@@ -35,18 +36,6 @@ RETRY_MS_MAX: Final = 64
 _log = logging.getLogger("tidelog.connection")
 
 
-class Owner(Protocol):
-    """Whoever keeps count of the connections and of what they do."""
-
-    apis: Mapping[int, Api]
-    request_bytes_max: int
-    owed_bytes: int
-    owed_bytes_max: int
-    counters: Counters
-
-    def left(self, connection: "ClientConnection") -> None: ...
-
-
 class ClientConnection:
     __slots__ = (
         "_apis",
@@ -54,6 +43,7 @@ class ClientConnection:
         "_counted",
         "_counted_key",
         "_frames",
+        "_gathering",
         "_held",
         "_is_catching_up",
         "_is_closed",
@@ -81,13 +71,12 @@ class ClientConnection:
         self._frames = frames
         self.buffer = frames.buffer
         self._apis = owner.apis
+        self._gathering: Gathering | None = None
         self._pending: deque[Request] = deque()
         self._held: deque[bytearray] = deque()
         self._is_catching_up = False
-        self._is_closed = False
-        self._is_finishing = False
-        self._is_paused = False
-        self._is_waiting = False
+        self._is_closed = self._is_finishing = False
+        self._is_paused = self._is_waiting = False
         self._owed_bytes = 0
         self._share_bytes = 0
         self._began_us = 0
@@ -112,8 +101,18 @@ class ClientConnection:
         try:
             frames = self._frames.received(size)
         except KafkaError as error:
+            self._end_gathering()
             self.close(error.message)
             return
+        if self._gathering:
+            self._gathering.add(frames)
+        else:
+            self._serve_all(frames, may_wait=True)
+        if self._frames.refused is not None:
+            self._end_gathering()
+            self.close(self._frames.refused.message)
+
+    def _serve_all(self, frames: list[memoryview], may_wait: bool = False) -> None:
         self._begin_share()
         for run in [frames] if len(frames) == 1 else runs_of(frames):
             if self._is_closed:
@@ -121,7 +120,7 @@ class ClientConnection:
             if self._held or self._share_bytes <= 0 or (self._pending and self._is_crowded()):
                 self._held.extend(map(bytearray, run))
             elif len(run) == 1:
-                self._serve(run[0])
+                self._serve(run[0], may_wait and len(frames) == 1)
             else:
                 self._serve_together(run)
         self._end_share()
@@ -129,12 +128,11 @@ class ClientConnection:
             self._is_paused = True
             self._link.pause()
             self._go_on_later()
-        if self._frames.refused is not None:
-            self.close(self._frames.refused.message)
 
     def closed(self, why: str) -> None:
         self._is_closed = True
         self._frames.close()
+        self._gathering = None
         self._held.clear()
         for request in self._pending:
             request.is_abandoned = True
@@ -148,7 +146,7 @@ class ClientConnection:
 
     # -- requests
 
-    def _serve(self, frame: memoryview) -> None:
+    def _serve(self, frame: memoryview, may_wait: bool = False) -> None:
         header: RequestHeader | None = None
         try:
             header, at = read_request_header(frame)
@@ -157,13 +155,14 @@ class ClientConnection:
                 self._answer_unsupported(header, frame, at)
                 return
             if len(frame) > self._owner.request_bytes_max and api.key != PRODUCE:
+                most = f"socket.request.other.max.bytes={self._owner.request_bytes_max}"
                 self._owner.counters.requests_refused += 1
-                self.close(
-                    f"{_named(header)}: {len(frame)} bytes are more than "
-                    f"socket.request.other.max.bytes={self._owner.request_bytes_max}"
-                )
+                self.close(f"{_named(header)}: {len(frame)} bytes are more than {most}")
                 return
             body = api.read(api.key, header.version, frame, at)
+            if may_wait and api.key == PRODUCE and is_wide(body):
+                self._gather(frame)
+                return
         except KafkaError as error:
             what = "a frame" if header is None else _named(header)
             self._owner.counters.requests_refused += 1
@@ -179,6 +178,14 @@ class ClientConnection:
             self._respond(request, api.handle(node, request), len(frame))
         except Exception:
             self._failed(request)
+
+    def _gather(self, frame: memoryview) -> None:
+        self._gathering = self._gathering or Gathering(self._node.loop, self._serve_all)
+        self._gathering.add([frame])
+
+    def _end_gathering(self) -> None:
+        if self._gathering:
+            self._gathering.end()
 
     def _serve_together(self, frames: list[memoryview]) -> None:
         requests = read_together(self, self._apis, frames)
@@ -233,21 +240,13 @@ class ClientConnection:
             self._owner.owed_bytes += size
 
     def _answer_unsupported(self, header: RequestHeader, frame: memoryview, at: int) -> None:
-        """A client that asks which versions there are in a version we do not have is told so in
-        the oldest one; old producers are refused in their own. For the rest there is no answer
-        that they could read."""
-        if header.api_key == api_versions.API.key:
-            self._answer_now(header, api_versions.refusal(header.correlation_id))
-        elif header.api_key == PRODUCE and header.version in old_produce.VERSIONS:
-            self._answer_now(header, old_produce.refusal(header, frame, at))
-        else:
-            self.close(f"{_named(header)} is not served here")
+        answer = answer_to_unsupported(header, frame, at)
         self._owner.counters.requests_refused += 1
-
-    def _answer_now(self, header: RequestHeader, answer: bytes) -> None:
-        request = Request(
-            self, api_versions.API, header.version, header.correlation_id, header.client_id, None
-        )
+        if answer is None:
+            self.close(f"{_named(header)} is not served here")
+            return
+        asked = (header.version, header.correlation_id, header.client_id)
+        request = Request(self, api_versions.API, *asked, None)
         self._pending.append(request)
         request.began_us = self._began_us
         request.parts = [answer] if answer else []
@@ -363,6 +362,7 @@ class ClientConnection:
 
     def finish(self) -> None:
         """Reads no more, answers what was accepted, and closes then."""
+        self._end_gathering()
         self._link.pause()
         self._is_finishing = True
         self._interrupt()
