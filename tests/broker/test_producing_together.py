@@ -3,7 +3,6 @@
 import errno
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from support.brokers import (
     without_max_timestamp,
 )
 from support.histories import records_of
-from support.joining import serving
-from tidelog.records.joiner import Joiner
+from support.joining import forget_joined, serving, was_joined
 from tidelog.records.reference import Record, encode_batch
 
 PARTITIONS = 3
@@ -296,22 +294,6 @@ def batches_of(plan: Plan) -> list[tuple[int, dict[str, list[Batch]]]]:
     return found
 
 
-@contextmanager
-def watching_joins() -> Iterator[list[bool]]:
-    """Whether each lot was joined, meanwhile."""
-    seen: list[bool] = []
-    real = Joiner.join
-
-    def join(self: Joiner, *arguments: Any) -> Any:
-        found = real(self, *arguments)
-        seen.append(found is not None)
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Joiner, "join", join)
-        yield seen
-
-
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(plans(), st.integers(0, 99), st.booleans())
 def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
@@ -323,12 +305,12 @@ def test_requests_sent_ahead_come_to_the_same_as_one_at_a_time(
         ahead = begun(seed=seed)
         client = ahead.client()
         sent = [wide_request(client, data, acks) for acks, data in wanted]
-        with watching_joins() as joins:
-            for piece in [b"".join(sent)] if one_piece else sent:
-                client.send_bytes(piece)
-            client.wait()
-    kinds = {kind for _, data in plan for rows in data.values() for _, kind in rows}
-    assert joins.count(True) > 0 or not kinds <= set(ORDINARY)
+        forget_joined()
+        for piece in [b"".join(sent)] if one_piece else sent:
+            client.send_bytes(piece)
+        client.wait()
+        kinds = {kind for _, data in plan for rows in data.values() for _, kind in rows}
+        assert was_joined() or not kinds <= set(ORDINARY)
     with serving("one by one"):
         patient = begun(seed=seed)
         other = patient.client()

@@ -8,7 +8,7 @@ from functools import cache
 from tidelog.log.joint_append import Run, append_run, can_be_appended, words_of
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import HEADER_SIZE
-from tidelog.records.join_layout import DELTA
+from tidelog.records.join_layout import ANSWER, DELTA
 from tidelog.records.joiner import Joiner, _place, the_joiner
 from tidelog.records.native import address_of, code
 
@@ -31,6 +31,15 @@ def serving(how: str) -> Iterator[None]:
         yield
     finally:
         _place.joiner = joiner()
+
+
+def forget_joined() -> None:
+    joiner().answers[: ANSWER.size] = bytes(ANSWER.size)
+
+
+def was_joined() -> bool:
+    """Whether kernels have made an answer since then."""
+    return any(joiner().answers[: ANSWER.size])
 
 
 def append_together(
