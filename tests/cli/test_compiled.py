@@ -167,7 +167,14 @@ print(tidelog.partition.__file__.endswith(".py"))
 def test_compiled_modules_pass_the_tests_of_the_sources() -> None:
     """Those of the broker that need neither processes nor other people's clients; the rest by hand,
     see `support.compiled_modules`."""
-    names = ("transactions", "fetching", "producing", "producing_together", "connections")
+    names = (
+        "transactions",
+        "fetching",
+        "producing",
+        "producing_together",
+        "gathering",
+        "connections",
+    )
     tests = ["tests/replication", "tests/test_fetchers.py", "tests/log/test_partition_log.py"]
     tests += [f"tests/broker/test_{name}.py" for name in names]
     command = [sys.executable, "-m", "pytest", "-p", "support.compiled_modules", "-q", *tests]
