@@ -6,7 +6,7 @@ it is.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -74,7 +74,7 @@ class PartitionLog(LogFiles):
         place. A batch that was appended before is answered with the offset it has."""
         if self.home.failure is not None:
             self.check_online()
-        (raw,) = self.checked((batch,), now_ms)
+        raw = self.checked(batch, now_ms)
         _, length, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = raw
         if self.settings.timestamp_type_log_append:
             timestamp = now_ms
@@ -94,36 +94,31 @@ class PartitionLog(LogFiles):
         producer.remember((sequence + delta) & SEQUENCE_MAX, offset, offset + delta, timestamp)
         return offset
 
-    def checked(self, batches: Iterable[bytearray | memoryview], now_ms: int) -> list[RawHeader]:
-        """The headers of produced batches; raises what is wrong with those, or with the rest."""
+    def checked(self, batch: bytearray | memoryview, now_ms: int) -> RawHeader:
+        """The header of a produced batch; raises what is wrong with that, or with the rest."""
         settings = self.settings
-        bytes_max = settings.max_message_bytes
         latest = now_ms + settings.timestamp_after_max_ms
         earliest = now_ms - settings.timestamp_before_max_ms
-        headers: list[RawHeader] = []
-        for batch in batches:
-            size = len(batch)
-            raw = unpack_header(batch) if size >= HEADER_SIZE else check_produced(batch, size)
-            base_offset, length, _, magic, crc, attributes, delta, first, last, _, _, _, count = raw
-            # Copying a little is quicker than a view of it; what is a view already is not copied.
-            body = batch if size < _COPIED_BYTES else memoryview(batch)
-            if (
-                magic != MAGIC
-                or size != LENGTH_OVERHEAD + length
-                or size > bytes_max
-                or crc32c(body[CRC_START:]) != crc
-                or not 0 < count == delta + 1
-                or base_offset
-                or (
-                    attributes
-                    and (attributes & _UNCOMMON_BITS or attributes & COMPRESSION_MASK > ZSTD)
-                )
-                or not earliest <= first <= last <= latest
-                or first < -1
-            ):
-                self._check_closely(batch, now_ms)
-            headers.append(raw)
-        return headers
+        size = len(batch)
+        raw = unpack_header(batch) if size >= HEADER_SIZE else check_produced(batch, size)
+        base_offset, length, _, magic, crc, attributes, delta, first, last, _, _, _, count = raw
+        # Copying a little is quicker than a view of it; what is a view already is not copied.
+        body = batch if size < _COPIED_BYTES else memoryview(batch)
+        if (
+            magic != MAGIC
+            or size != LENGTH_OVERHEAD + length
+            or size > settings.max_message_bytes
+            or crc32c(body[CRC_START:]) != crc
+            or not 0 < count == delta + 1
+            or base_offset
+            or (
+                attributes and (attributes & _UNCOMMON_BITS or attributes & COMPRESSION_MASK > ZSTD)
+            )
+            or not earliest <= first <= last <= latest
+            or first < -1
+        ):
+            self._check_closely(batch, now_ms)
+        return raw
 
     def _check_closely(self, batch: Buffer, now_ms: int) -> None:
         """Says what is wrong with a produced batch; nothing may be."""
