@@ -1,18 +1,23 @@
 """What a controller is asked to do: move replicas, move leaders, delete: T3, T6, E4."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pytest
 
 from support.agreement import assert_agreed, topics_in_tree
 from support.members import Cluster, Member
-from tidelog.base.coordination import SetData
+from tidelog.base.coordination import Operation, SetData
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicIdPartition
+from tidelog.cluster import paths
 from tidelog.cluster.image import PartitionInfo, TopicInfo
 from tidelog.cluster.isr_change import expanded
 from tidelog.cluster.isr_writes import IsrWriter, Wrote
+from tidelog.cluster.reading import TopicRead, read_topic_part
+from tidelog.cluster.reassignment import started
 from tidelog.cluster.requests import ElectionKind, NewTopic, Reassignment
+from tidelog.cluster.topic_nodes import changed_state, topic_data, written
 from tidelog.world.sim.coordination import CoordinationFaults
 
 
@@ -79,6 +84,33 @@ def test_replicas_move_when_the_new_ones_have_caught_up() -> None:
     assert (found.leader, set(found.isr), found.adding_replicas) == (2, {2, 3}, ())
     assert members[0].host.disk.replicas == members[1].host.disk.replicas == {}
     assert members[0].metadata.list_reassignments(None) == []
+
+
+def test_a_topic_that_is_read_while_its_replicas_move_is_of_before_or_of_after() -> None:
+    """Its node and its states are written together, and read one after the other. Whoever leads
+    takes a state that it knows for no news, so it must not be told with the replicas of before."""
+    cluster, members = cluster_of(4, [0, 1])
+    moved = started(partition(cluster), [2, 3], controller_epoch=1)
+    assert moved is not None
+    topic = replace(topics_in_tree(cluster)["t"], partitions=(moved,))
+    move: list[Operation] = [
+        SetData(path=paths.topic("t"), data=topic_data(topic), version=topic.version),
+        *changed_state("t", 0, moved),
+    ]
+
+    def on_read(path: str) -> None:
+        if path == paths.topic("t"):
+            del cluster.ensemble.on_read
+            cluster.ensemble.write(members[1].coordination.session_id, move)
+
+    cluster.ensemble.on_read = on_read
+    found: list[TopicRead] = []
+    read_topic_part(members[0].coordination, "t", [0], found.append)
+    assert cluster.loop.run_until(lambda: bool(found))
+    (read,) = found
+    assert isinstance(read, TopicInfo)
+    assert read.partitions == (written(moved),)
+    assert read.version == topic.version + 1
 
 
 def test_a_reassignment_outlives_its_controller() -> None:

@@ -12,7 +12,15 @@ from typing import Any, Literal, TypeVar
 
 from support.control_peers import Exchange
 from support.recording_host import Disk, RecordingHost
-from tidelog.base.coordination import Create, Delete, Operation, SetData, Written
+from tidelog.base.coordination import (
+    Create,
+    Delete,
+    Node,
+    Operation,
+    SetData,
+    Watch,
+    Written,
+)
 from tidelog.base.errors import KafkaError
 from tidelog.base.settings import Settings
 from tidelog.cluster.image import BrokerInfo, TopicInfo
@@ -39,6 +47,13 @@ class DeadlyEnsemble(SimEnsemble):
     """Told of each path that is written."""
     on_attempt: Callable[[Sequence[Operation]], object] = staticmethod(lambda _operations: None)
     """Told of each write, also of those that fail."""
+    on_read: Callable[[str], object] = staticmethod(lambda _path: None)
+    """Told of each node that was read."""
+
+    def get(self, session_id: int, path: str, watch: Watch | None) -> Node:
+        node = super().get(session_id, path, watch)
+        self.on_read(path)
+        return node
 
     def write(self, session_id: int, operations: Sequence[Operation]) -> list[Written]:
         self.on_attempt(operations)

@@ -32,6 +32,7 @@ class SimJournal:
         self.index = 0
         self.is_committing = True
         self.refusal: KafkaError | None = None
+        self._has_uncommitted = False
         self._waiting: list[Committed] = []
 
     def append(
@@ -46,17 +47,19 @@ class SimJournal:
         if sum(len(entry.key) + len(entry.value or b"") for entry in entries) > BYTES_MAX:
             raise refusal(ErrorCode.message_too_large)
         self.entries += entries
+        self._has_uncommitted = not self.is_committing
         self.settle(committed)
         return Origin(len(self.entries) - len(entries), self._loop.clock.now_ms())
 
     def settle(self, committed: Committed) -> None:
-        if self.is_committing:
-            committed(None)
-        else:
+        if self._has_uncommitted:
             self._waiting.append(committed)
+        else:
+            committed(None)
 
     def end(self, error: KafkaError | None = None) -> None:
         """What was appended is committed, or is not in time."""
+        self._has_uncommitted = error is not None
         waiting, self._waiting = self._waiting, []
         for committed in waiting:
             committed(error)

@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 GotNode = Node | CoordinationError
-_NO_CONFIG = CoordinationError(Trouble.no_node, paths.TOPIC_CONFIGS)
 TopicRead = TopicInfo | BadValue | CoordinationError | None
 """BadValue: it is there but cannot be understood; None: it is not there."""
 
@@ -96,37 +95,48 @@ def _read(
 def read_topic(coordination: Coordination, name: str, done: Callable[[TopicRead], None]) -> None:
     """One topic with its settings and the state of each partition."""
 
-    def named(found: TopicRead) -> None:
+    def read(found: TopicRead) -> None:
         if isinstance(found, TopicInfo):
-            _read_states(coordination, found, range(len(found.partitions)), done)
+            coordination.get(paths.topic_config(name), partial(_add_config, found, done))
         else:
             done(found)
 
-    _read_named(coordination, name, named)
+    read_topic_part(coordination, name, None, read)
 
 
 def read_topic_part(
     coordination: Coordination,
     name: str,
-    numbers: Sequence[int],
+    numbers: Sequence[int] | None,
     done: Callable[[TopicRead], None],
 ) -> None:
-    """One topic with the states of some partitions and without settings; the others are as if
-    they had none."""
+    """One topic with the states of some partitions, or of all, and without settings; the others
+    are as if they had none.
+
+    A reassignment changes the topic's node and states in one write. So the node is read again
+    after the states: if it is another by then, they may be of before and after such a write.
+    """
+    path = paths.topic(name)
 
     def got(node: GotNode) -> None:
-        try:
-            named = _topic_without_states(name, node, _NO_CONFIG)
-        except BadValue as error:
-            done(error)
+        topic = _topic_without_states(name, node)
+        if not isinstance(node, Node) or not isinstance(topic, TopicInfo):
+            done(topic)
             return
-        if isinstance(named, TopicInfo):
-            there = [number for number in numbers if number < len(named.partitions)]
-            _read_states(coordination, named, there, done)
-        else:
-            done(named)
+        count = len(topic.partitions)
+        there = range(count) if numbers is None else [n for n in numbers if n < count]
+        asks: list[Ask[GotNode]] = [partial(coordination.get, paths.state(name, n)) for n in there]
+        asks.append(partial(coordination.get, path))
+        gather(asks, partial(read, topic, there, node))
 
-    coordination.get(paths.topic(name), got)
+    def read(topic: TopicInfo, there: Sequence[int], before: Node, nodes: list[GotNode]) -> None:
+        *states, after = nodes
+        if isinstance(after, Node) and after.stat.modified_zxid == before.stat.modified_zxid:
+            done(_with_states(topic, there, states))
+        else:
+            got(after)
+
+    coordination.get(path, got)
 
 
 def _read_named(coordination: Coordination, name: str, done: Callable[[TopicRead], None]) -> None:
@@ -137,32 +147,40 @@ def _read_named(coordination: Coordination, name: str, done: Callable[[TopicRead
     ]
 
     def got(nodes: list[GotNode]) -> None:
-        try:
-            done(_topic_without_states(name, *nodes))
-        except BadValue as error:
-            done(error)
+        topic = _topic_without_states(name, nodes[0])
+        if isinstance(topic, TopicInfo):
+            _add_config(topic, done, nodes[1])
+        else:
+            done(topic)
 
     gather(asks, got)
 
 
-def _topic_without_states(
-    name: str, node: GotNode, config: GotNode
-) -> TopicInfo | CoordinationError | None:
+def _topic_without_states(name: str, node: GotNode) -> TopicRead:
     if isinstance(node, CoordinationError):
         return None if node.trouble is Trouble.no_node else node
-    if isinstance(config, CoordinationError) and config.trouble is not Trouble.no_node:
-        return config
-    topic_id, assignments = _naming(paths.topic(name), partial(decode_topic, node.data))
-    own: dict[str, str] = {}
-    if isinstance(config, Node):
-        own = _naming(paths.topic_config(name), partial(decode_config, config.data))
+    try:
+        topic_id, assignments = _naming(paths.topic(name), partial(decode_topic, node.data))
+    except BadValue as error:
+        return error
     return TopicInfo(
         name=name,
         topic_id=topic_id or NO_TOPIC_ID,
         partitions=tuple(map(_partition_without_state, assignments)),
-        config=own,
         version=node.stat.version,
     )
+
+
+def _add_config(topic: TopicInfo, done: Callable[[TopicRead], None], node: GotNode) -> None:
+    if isinstance(node, CoordinationError):
+        done(topic if node.trouble is Trouble.no_node else node)
+        return
+    try:
+        own = _naming(paths.topic_config(topic.name), partial(decode_config, node.data))
+    except BadValue as error:
+        done(error)
+        return
+    done(replace(topic, config=own))
 
 
 def _partition_without_state(assignment: Assignment) -> PartitionInfo:
@@ -177,23 +195,16 @@ def _partition_without_state(assignment: Assignment) -> PartitionInfo:
     )
 
 
-def _read_states(
-    coordination: Coordination,
-    topic: TopicInfo,
-    numbers: Sequence[int],
-    done: Callable[[TopicRead], None],
-) -> None:
-    def got(nodes: list[GotNode]) -> None:
-        partitions = list(topic.partitions)
-        try:
-            for number, node in zip(numbers, nodes, strict=True):
-                partitions[number] = _with_state(topic.name, number, partitions[number], node)
-        except (BadValue, CoordinationError) as error:
-            done(error)
-            return
-        done(replace(topic, partitions=tuple(partitions)))
-
-    gather([partial(coordination.get, paths.state(topic.name, n)) for n in numbers], got)
+def _with_states(
+    topic: TopicInfo, numbers: Sequence[int], nodes: Sequence[GotNode]
+) -> TopicInfo | BadValue | CoordinationError:
+    partitions = list(topic.partitions)
+    try:
+        for number, node in zip(numbers, nodes, strict=True):
+            partitions[number] = _with_state(topic.name, number, partitions[number], node)
+    except (BadValue, CoordinationError) as error:
+        return error
+    return replace(topic, partitions=tuple(partitions))
 
 
 def _with_state(topic: str, number: int, partition: PartitionInfo, node: GotNode) -> PartitionInfo:

@@ -70,11 +70,11 @@ class Rereading:
             # Its answer was lost, and all of it must be taken over: the next write is of all.
             topic, indexes = self._grown(topic, found), list(range(len(found.partitions)))
         known = topic.partitions
-        merged = {
-            index: _merged(known[index], found.partitions[index], found.version >= topic.version)
+        found_now = {
+            index: merged(known[index], found.partitions[index], found.version >= topic.version)
             for index in indexes
         }
-        changed = {index: now for index, now in merged.items() if now != known[index]}
+        changed = {index: now for index, now in found_now.items() if now != known[index]}
         if changed or found.version > topic.version:
             version = max(topic.version, found.version)
             self._realm.put_partitions(topic.name, changed, version)
@@ -91,7 +91,7 @@ class Rereading:
         return topic
 
 
-def _merged(known: PartitionInfo, read: PartitionInfo, takes_replicas: bool) -> PartitionInfo:
+def merged(known: PartitionInfo, read: PartitionInfo, takes_replicas: bool) -> PartitionInfo:
     """Who holds a partition stands in its topic's node, the rest in its state."""
     newest = read if read.state_version > known.state_version else known
     holders = read if takes_replicas else known

@@ -21,6 +21,7 @@ from tidelog.cluster.reading import TopicRead, read_topic
 from tidelog.cluster.realm import Realm
 from tidelog.cluster.reconciling import Reconciler
 from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.rereading import merged
 from tidelog.cluster.standing import Results, plan_each
 from tidelog.cluster.topic_nodes import creation, growth, random_topic_id
 from tidelog.cluster.topics import Situation, TopicPlan, unknown_topic
@@ -215,9 +216,7 @@ class TopicChanges:
                 return
             known = before.partitions
             newest = tuple(
-                known[index]
-                if index < len(known) and known[index].state_version >= read.state_version
-                else read
+                merged(known[index], read, takes_replicas=True) if index < len(known) else read
                 for index, read in enumerate(found.partitions)
             )
             found = replace(found, partitions=newest)

@@ -4,6 +4,10 @@ Every change is written to the journal first and counts from then on; whoever as
 answered when it is committed. A transaction that is prepared to end is pursued until it has:
 markers are written in its partitions, and then it is complete. Whoever leads the partition next
 finds what was prepared, and goes on from there (A4).
+
+What producers rely on is written also where nothing changes: that a transaction has ended, or has
+a partition. A broker may not know yet that another coordinates the id by now, for which a later
+transaction of the same producer is open; it cannot commit anything any more, though.
 """
 
 from collections.abc import Callable, Sequence
@@ -83,10 +87,7 @@ class TransactionShard:
             grown = transitions.with_partitions(
                 transaction, asked.partitions, asked.client_version, now_ms
             )
-            if grown is transaction:
-                self._journal.settle(_answer(done))
-            else:
-                self._append(grown, _answer(done))
+            self._append(grown, _answer(done))
         except KafkaError as error:
             done(told(error))
 
@@ -94,15 +95,20 @@ class TransactionShard:
         self, asked: Add, done: Callable[[list[TopicPartition] | KafkaError], None]
     ) -> None:
         """Tells which of some partitions are not part of the open transaction."""
+
+        def settled(error: KafkaError | None) -> None:
+            done(missing if error is None else told(error))
+
         try:
-            held = frozenset(self._owned(asked).partitions)
+            transaction = self._owned(asked)
+            held = frozenset(transaction.partitions)
+            missing = [partition for partition in asked.partitions if partition not in held]
+            if missing:
+                self._journal.settle(settled)
+            else:
+                self._append(transaction, settled)
         except KafkaError as error:
             done(told(error))
-            return
-        missing = [partition for partition in asked.partitions if partition not in held]
-        self._journal.settle(
-            lambda error: done(missing if error is None else told(error)),
-        )
 
     def end(self, asked: End, done: Ended) -> None:
         """EndTxn. It is answered when the outcome is decided; the markers follow."""
@@ -112,7 +118,7 @@ class TransactionShard:
                 transaction, asked.producer, asked.client_version, is_commit=asked.is_commit
             )
             if prepared is None:
-                self._journal.settle(partial(_tell, done, transaction.producer))
+                self._append(transaction, partial(_tell, done, transaction.producer))
             elif transitions.needs_next_id(prepared):
                 self._around.next_producer_id(partial(self._end_rolling, asked, transaction, done))
             else:
