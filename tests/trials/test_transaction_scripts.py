@@ -113,11 +113,15 @@ def marker_comes_while_a_batch_is_verified() -> None:
     shard.add_partitions(add, answers.append)
     scene.run()
     assert answers.pop() is None
-    slow = scene.world.network.slow
-    slow[2, 1] = 300
+    slow, journal = scene.world.network.slow, scene.coordinator.copies[1].log
+    end = journal.log_end_offset
     scene.world.stamps.put(11, Stamp(producer, 0))
     question = Question(transactional_id="x", producer=producer, is_adding=False)
     scene.leader.transacting.receive(ProduceInTransaction(0, 11, question), answers.append)
+    while journal.log_end_offset == end:
+        scene.run(1)
+    # Its followers have been sent it; what comes after that is the answer.
+    slow[2, 1] = 300
     scene.run(50)
     slow.clear()
     shard.end(End(transactional_id="x", producer=producer, is_commit=True), lambda _answer: None)
