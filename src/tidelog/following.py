@@ -20,7 +20,7 @@ from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, read_header
 from tidelog.replication.replica import APPEND, BACK_OFF, RESTART, TRUNCATE
-from tidelog.slow_appends import SMALL_BYTES_MAX, SlowAppends
+from tidelog.slow_appends import SlowAppends
 
 _log = logging.getLogger("tidelog.following")
 
@@ -192,10 +192,7 @@ class Following:
                 self._has_parts = False
                 records = records[self._known_bytes(records) :]
             size = len(records)
-            segment = log.segments.active
-            if (
-                size > SMALL_BYTES_MAX or segment.size + size > segment.roll_bytes
-            ) and self._slow.must_not_wait_for(log, size):
+            if self._slow.must_not_wait_for(log, size):
                 return self._append_slowly(_lasting(records), leader)
             log.append_as_follower(records, self.leader_epoch, leader[0])
         self._has_followed(size, leader)

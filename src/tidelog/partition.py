@@ -193,13 +193,11 @@ class Partition:
 
     def is_slow(self, batch: memoryview) -> bool:
         """Whether a batch must be appended beside the loop, and so later: it is large, begins a
-        new segment, has to be looked into or flushed, or others that were slow come before it."""
+        new segment, has to be looked into or flushed, others that were slow come before it, or the
+        page cache is at its limit."""
         if self.needs_care or self.is_busy or batch[MAX_TIMESTAMP] & NEGATIVE:
             return True
-        size = len(batch)
-        segment = self.log.segments.active
-        is_small = size <= SMALL_BYTES_MAX and segment.size + size <= segment.roll_bytes
-        return not is_small and self._slow.must_not_wait_for(self.log, size)
+        return self._slow.must_not_wait_for(self.log, len(batch))
 
     def append(self, batch: bytearray | memoryview, now_ms: int) -> int:
         """Appends a produced batch at once; returns its first offset."""

@@ -1,13 +1,15 @@
-"""Appends that must not hold the loop: large ones, those whose records are looked into, and
-those that must be durable before anybody is told.
+"""Appends that must not hold the loop: large ones, those whose records are looked into, those
+that must be durable before anybody is told, and all while the page cache is at its limit.
 
 They queue, partition by partition, and what comes behind one of them queues too, so that a
-partition's batches keep their order. A large batch is written by the writer thread of its log
-dir while the loop goes on; only when it is in the file does the log know of it.
+partition's batches keep their order. A batch is written by the writer threads of its log dir, one
+for large ones and one for small, while the loop goes on; only when it is in the file does the log
+know of it.
 """
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -23,7 +25,7 @@ from tidelog.records.batch import MAX_TIMESTAMP, NEGATIVE, check_produced
 from tidelog.write_gauge import WriteGauge
 
 SMALL_BYTES_MAX: Final = 256 * 1024
-"""A batch up to this size is always written in the loop."""
+"""A batch up to this size is written in the loop unless nothing is."""
 INLINE_BYTES_MAX: Final = 2 << 20
 """A larger one never is, even while the disk keeps up."""
 
@@ -72,11 +74,18 @@ class SlowAppends:
 
     def must_not_wait_for(self, log: PartitionLog, size: int) -> bool:
         """Whether a batch must not be written in the loop now: it is too large, or begins a new
-        segment, for which files have to be made."""
+        segment, for which files have to be made, or has to wait however small it is."""
         segment = log.segments.active
         if segment.size + size > segment.roll_bytes:
             return True
-        return size > SMALL_BYTES_MAX and (size > INLINE_BYTES_MAX or self._gauge.is_high())
+        if size <= SMALL_BYTES_MAX:
+            return self.is_at_limit
+        return size > INLINE_BYTES_MAX or self._gauge.is_high()
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether nothing is to be written in the loop."""
+        return self._gauge.is_at_limit()
 
     def append_at_once(self, partition: Target, batch: bytearray | memoryview, now_ms: int) -> int:
         """Writes a large batch in the loop, and sees how long that takes."""
@@ -168,7 +177,11 @@ class SlowAppends:
         if isinstance(pending, int):
             self._finish(partition, pending)
             return
-        self.write(log, pending.run, lambda end: self._written(partition, pending, end))
+        done = partial(self._written, partition, pending)
+        if pending.roll is None and len(batch) <= SMALL_BYTES_MAX:
+            self.write_small(log, pending.run, done)
+        else:
+            self.write(log, pending.run, done)
 
     def write(
         self,
@@ -178,6 +191,15 @@ class SlowAppends:
     ) -> None:
         """Writes beside the loop, one thing at a time in each log dir."""
         self._work.loop.offload(f"write {log.home.path}", run, done)
+
+    def write_small(
+        self,
+        log: PartitionLog,
+        run: Callable[[], None],
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        """The same for what does not wait for large batches, and makes no files."""
+        self._work.loop.offload(f"write little {log.home.path}", run, done)
 
     def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:
         """A batch that has been written stays, also if the partition is led elsewhere by now:

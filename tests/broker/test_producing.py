@@ -1,5 +1,8 @@
 """Produce against a whole broker on virtual time."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from support.brokers import (
@@ -12,8 +15,10 @@ from support.brokers import (
 )
 from support.transactional import FIND_COORDINATOR
 from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidelog.base.ports import Level
 from tidelog.records.batch import read_header
 from tidelog.records.reference import Record, encode_batch, read_records
+from tidelog.world.sim.pressure import SimPressure
 
 
 @pytest.fixture
@@ -120,6 +125,49 @@ def test_large_batches_keep_their_order_among_small_ones(node: SimNode) -> None:
         (value,) = values(client.fetch("events", offset, max_bytes=1 << 30).records)[:1]
         lengths.append(len(value or b""))
     assert lengths == sizes
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_at_its_limit_the_page_cache_holds_up_no_loop(
+    level: Level, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write of a few bytes may wait there for a fifth of a second: it does so beside the loop,
+    and one of a megabyte does not hold it up."""
+    monkeypatch.setattr(SimPressure, "level", lambda _: level)
+    node = SimNode()
+    client = node.client()
+    client.create("events", partitions, max_message_bytes=10_000_000)
+    lanes: list[str] = []
+    offload = node.loop.offload
+
+    def noting(lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        lanes.append(lane)
+        offload(lane, work, done)
+
+    monkeypatch.setattr(node.loop, "offload", noting)
+    count = 7
+    for number in range(count):
+        batches = [
+            {"index": index, "records": one_batch(f"v{number}")} for index in range(partitions)
+        ]
+        client.send(
+            PRODUCE,
+            9,
+            transactional_id=None,
+            acks=1,
+            timeout=1000,
+            topic_data=[{"name": "events", "partition_data": batches}],
+        )
+    client.send_produce("events", one_batch("x" * 400_000))
+    client.wait()
+    rows = [row for a in client.answers[1:-1] for row in a.responses[0].partition_responses]
+    assert [row.base_offset for row in rows] == [n for n in range(count) for _ in range(partitions)]
+    little = count * partitions if level is Level.limit else 0
+    assert lanes.count("write little /data") == little
+    assert lanes.count("write /data") == (level is not Level.low)
+    for number in range(count):
+        assert values(client.fetch("events", number).records) == [f"v{number}".encode()]
 
 
 def test_a_repeated_large_batch_of_an_idempotent_producer_is_not_appended_twice(

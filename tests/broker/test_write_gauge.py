@@ -1,10 +1,11 @@
-"""Large batches are written in the loop only while the disk keeps up."""
+"""Large batches are written in the loop only while the disk keeps up, and none at the limit."""
 
 import time
 from pathlib import Path
 
 import pytest
 
+from tidelog.base.ports import Level
 from tidelog.world.real import pressure
 from tidelog.world.sim.clock import SimClock
 from tidelog.write_gauge import LOOK_AGAIN_MS, SLOW_FOR_MS, SLOW_WRITE_US, WriteGauge
@@ -14,13 +15,13 @@ SLOW_WRITE_MS = SLOW_WRITE_US // 1000
 
 class Given:
     def __init__(self) -> None:
-        self.high = False
+        self.given = Level.low
         self.looks = 0
         self.waited = 0
 
-    def is_high(self) -> bool:
+    def level(self) -> Level:
         self.looks += 1
-        return self.high
+        return self.given
 
     def waits(self) -> int:
         return self.waited
@@ -31,9 +32,14 @@ def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
     gauge = WriteGauge(given, clock)
     assert [gauge.is_high() for _ in range(100)] == [False] * 100
     assert given.looks == 1
-    given.high = True
-    clock.advance(LOOK_AGAIN_MS)
-    assert gauge.is_high()
+    for level, found in (
+        (Level.high, (True, False)),
+        (Level.limit, (True, True)),
+        (Level.low, (False, False)),
+    ):
+        given.given = level
+        clock.advance(LOOK_AGAIN_MS)
+        assert (gauge.is_high(), gauge.is_at_limit()) == found
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,7 @@ def test_a_write_that_waited_long_counts_as_pressure_for_a_while(
     gauge.ends()
     clock.advance(SLOW_FOR_MS - 1)
     assert gauge.is_high() is is_pressure
+    assert not gauge.is_at_limit()
     clock.advance(LOOK_AGAIN_MS)
     assert not gauge.is_high()
 
@@ -79,24 +86,25 @@ def test_a_thread_that_sleeps_waits_and_one_that_computes_does_not() -> None:
 @pytest.mark.parametrize(
     ("counters", "expected"),
     [
-        ("nr_dirty 10\nnr_writeback 5", False),
-        ("nr_dirty 90\nnr_writeback 20", True),
-        ("nr_dirty 5", True),
-        ("rubbish", True),
+        ("nr_dirty 10\nnr_writeback 5", Level.low),
+        ("nr_dirty 90\nnr_writeback 20", Level.high),
+        ("nr_dirty 90\nnr_writeback 55", Level.limit),
+        ("nr_dirty 5", Level.high),
+        ("rubbish", Level.high),
     ],
 )
 def test_the_kernels_counters_tell_before_it_makes_writers_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counters: str, expected: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counters: str, expected: Level
 ) -> None:
     """It does so from 150 pages on here, half way between its two limits."""
     limits = "nr_dirty_threshold 200\nnr_dirty_background_threshold 100\n"
     (tmp_path / "vmstat").write_text(f"{limits}{counters}\n")
     monkeypatch.setattr(pressure, "_COUNTERS", tmp_path / "vmstat")
-    assert pressure.RealPressure().is_high() is expected
+    assert pressure.RealPressure().level() is expected
 
 
-def test_a_system_that_does_not_tell_counts_as_pressed(
+def test_a_system_that_does_not_tell_counts_as_pressed_but_not_at_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pressure, "_COUNTERS", tmp_path / "nothing")
-    assert pressure.RealPressure().is_high()
+    assert pressure.RealPressure().level() is Level.high

@@ -11,6 +11,7 @@ import pytest
 from support.brokers import one_batch
 from support.cluster_calls import assert_alike, write
 from support.sim_cluster import SimCluster
+from tidelog.base.ports import Level
 from tidelog.world.sim.pressure import SimPressure
 
 BATCHES, BATCH_BYTES = 60, 60_000
@@ -101,7 +102,7 @@ def test_segments_end_in_the_middle_of_an_answer() -> None:
 def test_what_was_being_written_when_the_connection_was_lost_is_not_written_twice(
     seed: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SimPressure, "is_high", lambda _: True)
+    monkeypatch.setattr(SimPressure, "level", lambda _: Level.high)
     cluster = left_behind(seed)
     cluster.start(3)
 
@@ -126,7 +127,7 @@ def test_what_was_being_written_when_the_connection_was_lost_is_not_written_twic
 def test_parts_are_written_by_the_loop_while_the_disk_keeps_up(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SimPressure, "is_high", lambda _: False)
+    monkeypatch.setattr(SimPressure, "level", lambda _: Level.low)
     cluster = left_behind(seed)
     cluster.start(3)
     ends: set[int] = set()
@@ -143,14 +144,14 @@ def test_parts_are_written_by_the_loop_while_the_disk_keeps_up(
     assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
 
 
-@pytest.mark.parametrize("is_high", [False, True])
+@pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_behind_a_part_that_could_not_be_written_is_in_the_log(
-    seed: int, is_high: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S10: the disk fails once, in the middle of a part, and is well again: what came behind it
     does not count, and is fetched when the broker is back."""
-    monkeypatch.setattr(SimPressure, "is_high", lambda _: is_high)
+    monkeypatch.setattr(SimPressure, "level", lambda _: level)
     cluster = left_behind(seed)
     cluster.start(3)
     cluster.wait(lambda: end_at(cluster, 3) > 3 + 7 * seed, "a part has come")

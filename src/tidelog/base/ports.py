@@ -8,6 +8,7 @@ into one clear error and takes the log dir offline.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
@@ -99,9 +100,18 @@ class Disk(Protocol):
         """Takes a file as a lock that dies with the process; BlockingIOError if it is held."""
 
 
+class Level(IntEnum):
+    """How far the disk is behind those who write files."""
+
+    low = 0
+    high = 1
+    """The system is about to make them wait."""
+    limit = 2
+    """It makes them wait, also for a few bytes."""
+
+
 class Pressure(Protocol):
-    def is_high(self) -> bool:
-        """Whether the system is about to make those who write files wait for the disk."""
+    def level(self) -> Level: ...
 
     def waits(self) -> int:
         """How often this thread has waited for anything. Having to give its core to others,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.peers.peers import BrokerPeers
     from tidelog.replication_throttles import LeaderThrottle
     from tidelog.serving.fetch_sessions import FetchSessions
+    from tidelog.slow_appends import SlowAppends
     from tidelog.verification import Verification
 
 Part = bytes | Slice
@@ -59,6 +60,7 @@ class Node(Protocol):
     healing: "Healing"
     fetch_bytes_max: int
     buffers: ReceiveBuffers
+    slow_appends: "SlowAppends"
     housekeeping: "Housekeeping"
     counters: Counters
     slices: Slices

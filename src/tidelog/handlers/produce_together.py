@@ -77,7 +77,7 @@ def handle_together(node: Node, requests: Sequence[Request]) -> list[Answer] | N
     """What each request came to; None instead of all that if they are to be handled one by one, and
     nothing was done."""
     joiner, lot = the_joiner(), _gathered(node, requests)
-    if joiner is None or lot is None:
+    if joiner is None or lot is None or node.slow_appends.is_at_limit:
         return None
     now_ms = node.clock.now_ms()
     wants_all = any(request.body.acks == ALL for request in requests)

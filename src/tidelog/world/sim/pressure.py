@@ -1,5 +1,6 @@
-"""Write pressure from a seed, so that large batches take both ways into a log."""
+"""Write pressure from a seed, so that batches take both ways into a log."""
 
+from tidelog.base.ports import Level
 from tidelog.world.sim.choices import Choices
 
 
@@ -7,8 +8,11 @@ class SimPressure:
     def __init__(self, seed: int = 0) -> None:
         self._draws = Choices(seed).stream("pressure")
 
-    def is_high(self) -> bool:
-        return self._draws.random() < 0.5
+    def level(self) -> Level:
+        drawn = self._draws.random()
+        if drawn < 0.1:
+            return Level.limit
+        return Level.high if drawn < 0.5 else Level.low
 
     def waits(self) -> int:
         """Writes take no time here."""
