@@ -3,8 +3,18 @@
 import pytest
 
 from support.consumer_stage import Consumer, consumer_stage, find, settle
+from support.group_stage import Stage
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.requests import Commit, Identity
+
+
+def commit_in_transaction(stage: Stage, who: Identity, *partitions: int) -> list[ErrorCode]:
+    """What became of offset 5 of each."""
+    known = stage.topics.ids["orders"]
+    commits = [Commit("orders", known, partition, 5) for partition in partitions]
+    codes: list[list[ErrorCode]] = []
+    stage.shard.committing.commit_in_transaction(who, commits, codes.append, (9, 0))
+    return codes[0]
 
 
 def test_a5_a_member_commits_in_its_epoch() -> None:
@@ -39,6 +49,16 @@ def test_v15_what_is_being_given_up_can_be_committed_until_it_has_been() -> None
     assert a.commit(6, partition=gone, epoch=1) is ErrorCode.stale_member_epoch
     assert b.commit(7, partition=gone) is ErrorCode.none
     assert stage.committed(partition=gone) == 7
+
+
+def test_v15_a_late_commit_in_a_transaction_is_refused_in_words_that_producers_know() -> None:
+    stage = consumer_stage()
+    a, b = Consumer(stage, "a").join(), Consumer(stage, "b").join()
+    settle(a, b)
+    mine, its = a.partitions[0][1], b.partitions[0][1]
+    late = Identity("g", "a", None, 1)
+    codes = commit_in_transaction(stage, late, mine, its)
+    assert codes == [ErrorCode.none, ErrorCode.illegal_generation]
 
 
 def test_v15_one_that_is_no_member_any_more_commits_nothing() -> None:

@@ -80,18 +80,10 @@ class Committing:
         group = self._groups.get(who.group_id)
         check_one: CheckOne | None = None
         if group is not None:
-            check_one = self._check_in_transaction(group, who)
+            check_one = group.check_commit(who, Manner(True, 0))
         elif who.generation >= 0:
             raise _no_group(who, 0)
         self._keep(who.group_id, commits, (check_one, producer, NO_TIME), answer)
-
-    def _check_in_transaction(self, group: Group, who: Identity) -> CheckOne | None:
-        try:
-            return group.check_commit(who, Manner(True, 0))
-        except KafkaError as error:
-            if error.code is ErrorCode.stale_member_epoch:
-                raise KafkaError(ErrorCode.illegal_generation, error.message) from error
-            raise
 
     def _keep(
         self,

@@ -15,6 +15,7 @@ on whichever broker looks after the group.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -134,9 +135,12 @@ class ConsumerGroup:
             )
         if who.generation == member.epoch:
             return None
+        refusal = _of_another_epoch(
+            member, who.generation, is_generation=is_classic or manner.is_transactional
+        )
         if who.generation > member.epoch:
-            raise _of_another_epoch(member, who.generation)
-        return lambda commit: _check_late_commit(member, who.generation, commit)
+            raise refusal
+        return partial(_check_late_commit, member, who.generation, refusal)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Whoever does not say who it is may see them."""
@@ -144,7 +148,8 @@ class ConsumerGroup:
             return
         member = self.find(member_id or "")
         if member_epoch != member.epoch:
-            raise _of_another_epoch(member, member_epoch)
+            is_classic = member.classic is not None
+            raise _of_another_epoch(member, member_epoch, is_generation=is_classic)
 
     def check_offset_delete(self) -> None:
         """Those of topics nobody reads can be deleted at any time."""
@@ -237,14 +242,13 @@ def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Entry]:
     ]
 
 
-def _check_late_commit(member: Member, epoch: int, commit: Commit) -> None:
+def _check_late_commit(member: Member, epoch: int, refusal: KafkaError, commit: Commit) -> None:
     got_at = member.got_at(commit.topic_id, commit.partition)
     if got_at is None or epoch < got_at:
-        raise _of_another_epoch(member, epoch)
+        raise refusal
 
 
-def _of_another_epoch(member: Member, epoch: int) -> KafkaError:
-    """Members that speak the classic protocol know epochs as generations."""
-    is_classic = member.classic is not None
-    code = ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch
+def _of_another_epoch(member: Member, epoch: int, *, is_generation: bool) -> KafkaError:
+    """Members that speak the classic protocol, and producers, know epochs as generations."""
+    code = ErrorCode.illegal_generation if is_generation else ErrorCode.stale_member_epoch
     return KafkaError(code, f"{member.member_id}: epoch {epoch}, it is {member.epoch} now")
