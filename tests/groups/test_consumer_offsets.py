@@ -61,6 +61,18 @@ def test_v15_a_late_commit_in_a_transaction_is_refused_in_words_that_producers_k
     assert codes == [ErrorCode.none, ErrorCode.illegal_generation]
 
 
+def test_a_producer_that_names_no_member_commits_also_while_there_are_some() -> None:
+    stage = consumer_stage()
+    Consumer(stage, "a").join()
+    assert commit_in_transaction(stage, Identity("g", ""), 0) == [ErrorCode.none]
+    stage.shard.replay_marker(9, 0, is_commit=True)
+    assert stage.committed() == 5
+    for who in (Identity("g", "b"), Identity("g", "", "b"), Identity("g", "", None, 1)):
+        with pytest.raises(KafkaError) as raised:
+            commit_in_transaction(stage, who, 0)
+        assert raised.value.code is ErrorCode.unknown_member_id
+
+
 def test_v15_one_that_is_no_member_any_more_commits_nothing() -> None:
     stage = consumer_stage()
     a, b = Consumer(stage, "a").join(), Consumer(stage, "b").join()

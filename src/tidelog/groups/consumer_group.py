@@ -123,8 +123,10 @@ class ConsumerGroup:
 
     def check_commit(self, who: Identity, manner: Manner) -> CheckOne | None:
         """A commit of an earlier epoch is good for what the member has had all the time since: no
-        other member can have committed to that meanwhile (V15)."""
-        if who.generation < 0 and not self.members:
+        other member can have committed to that meanwhile (V15). A producer need not say for which
+        member it commits."""
+        is_nobody = not who.member_id and who.instance_id is None
+        if who.generation < 0 and (not self.members or (manner.is_transactional and is_nobody)):
             return None
         member = self.find(who.member_id)
         is_classic = member.classic is not None
