@@ -98,10 +98,14 @@ class Group:
         return code_of(self.ask(OFFSET_COMMIT, 9, **self.commit_values(offset)))
 
     def committed(self) -> int:
-        topics = [{"name": "orders", "partition_indexes": [0]}]
-        group = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": topics}
-        answer = self.ask(OFFSET_FETCH, 9, groups=[group], require_stable=True)
+        answer = self.ask(OFFSET_FETCH, 9, **fetch_values())
         return int(answer.groups[0].topics[0].partitions[0].committed_offset)
+
+
+def fetch_values(*, is_stable: bool = True) -> dict[str, Any]:
+    topics = [{"name": "orders", "partition_indexes": [0]}]
+    group = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": topics}
+    return {"groups": [group], "require_stable": is_stable}
 
 
 def code_of(answer: Any) -> str:
@@ -112,8 +116,8 @@ def code_of(answer: Any) -> str:
     return str(rows[0].error_code.name)
 
 
-def new_group(seed: int = 0) -> Group:
-    cluster = SimCluster(seed=seed, **SETTINGS)
+def new_group(seed: int = 0, **settings: Any) -> Group:
+    cluster = SimCluster(seed=seed, **SETTINGS, **settings)
     cluster.create("orders")
     group = Group(cluster)
     group.join()
@@ -170,6 +174,27 @@ def test_a_coordinator_that_is_cut_off_acknowledges_nothing() -> None:
     assert group.committed() == 3
     cluster.wait_caught_up(OFFSETS)
     assert group.committed() == 3
+
+
+@pytest.mark.parametrize("is_stable", [True, False])
+def test_too_few_replicas_are_told_to_who_asks_for_offsets_as_another_coordinator(
+    is_stable: bool,
+) -> None:
+    group = new_group(min_insync_replicas=3)
+    cluster = group.cluster
+    assert group.commit(1) == "none"
+    coordinator = group.coordinator()
+    lost, stopped = (other for other in cluster.alive if other != coordinator)
+    cluster.cut(coordinator, lost)
+    client = cluster.client(coordinator)
+    client.send(OFFSET_COMMIT, 9, **group.commit_values(2))
+    client.send(OFFSET_FETCH, 9, **fetch_values(is_stable=is_stable))
+    cluster.run_for(1000)
+    assert not client.answers
+    cluster.stop(stopped)
+    cluster.wait(lambda: len(client.answers) == 2, "both are told", 5_000)
+    codes = [code_of(answer) for answer in client.answers]
+    assert codes == ["coordinator_not_available", "not_coordinator"]
 
 
 @pytest.mark.parametrize("seed", range(6))

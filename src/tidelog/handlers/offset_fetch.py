@@ -24,8 +24,10 @@ _BY_ID_FROM: Final = 10
 _LOOK_ELSEWHERE: Final = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
     ErrorCode.request_timed_out,
     ErrorCode.not_leader_or_follower,
+    ErrorCode.kafka_storage_error,
 )
 """What may mean that another broker has taken over: clients ask there at not_coordinator."""
 
