@@ -176,6 +176,26 @@ def test_a_coordinator_that_is_cut_off_acknowledges_nothing() -> None:
     assert group.committed() == 3
 
 
+def test_a_coordinator_that_was_replaced_does_not_tell_transactions_where_to_begin() -> None:
+    """V15: whoever reads again what was committed elsewhere writes what comes of it twice."""
+    group = new_group()
+    cluster = group.cluster
+    assert group.commit(1) == "none"
+    zombie = group.coordinator()
+    client = cluster.client(zombie)
+    assert code_of(client.ask(OFFSET_FETCH, 9, **fetch_values())) == "none"
+    cluster.isolate(zombie)
+    cluster.session(zombie).lose_connection(away_ms=60_000)
+    cluster.wait(lambda: cluster.leader(OFFSETS) != zombie, "another one leads")
+    new = cluster.leader(OFFSETS)
+    cluster.wait(lambda: cluster.held(new, OFFSETS).is_led, "it knows")
+    cluster.run_for(1000)
+    values = group.commit_values(3)
+    assert code_of(cluster.client(new).ask(OFFSET_COMMIT, 9, **values)) == "none"
+    assert cluster.held(zombie, OFFSETS).is_led, "it does not know yet"
+    assert code_of(client.ask(OFFSET_FETCH, 9, **fetch_values())) == "not_coordinator"
+
+
 @pytest.mark.parametrize("is_stable", [True, False])
 def test_too_few_replicas_are_told_to_who_asks_for_offsets_as_another_coordinator(
     is_stable: bool,

@@ -437,6 +437,23 @@ def test_an_open_transaction_survives_the_coordinator() -> None:
     assert look_up(stage, is_stable=True) == 9
 
 
+def test_what_says_that_nobody_else_looks_after_a_group_says_nothing_of_it() -> None:
+    stage = Stage()
+    told: list[KafkaError | None] = []
+    stage.shard.confirm("g", told.append)
+    stage.move()
+    assert stage.shard.groups == {}
+    stage.commit(orders(5))
+    commit_in_transaction(stage, orders(9, 1))
+    stage.shard.confirm("g", told.append)
+    stage.move()
+    assert look_up(stage, is_stable=True) == 5
+    assert look_up(stage, is_stable=True, partition=1) is ErrorCode.unstable_offset_commit
+    stage.journal.is_held = True
+    stage.shard.confirm("g", told.append)
+    assert told == [None, None]
+
+
 def test_a_marker_of_nobody_changes_nothing() -> None:
     stage = Stage()
     stage.commit(orders(5))

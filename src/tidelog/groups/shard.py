@@ -24,6 +24,7 @@ from tidelog.groups.offsets import Offsets, tombstone
 from tidelog.groups.records import (
     GROUP_KIND,
     OFFSET_KINDS,
+    OffsetKey,
     read_group_key,
     read_group_value,
     read_offset_key,
@@ -108,6 +109,11 @@ class GroupShard:
     def settle(self, committed: Committed) -> None:
         """Calls back once all that is known here is committed."""
         self.journaled.journal.settle(committed)
+
+    def confirm(self, group_id: str, committed: Committed) -> None:
+        """The same, and no other broker has looked after the group when this was asked: what says
+        nothing new is committed, which one that was replaced without knowing it cannot do."""
+        self.journaled.keep([tombstone(OffsetKey(group_id, "", -1))], committed)
 
     # -- members
 

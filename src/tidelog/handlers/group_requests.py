@@ -3,9 +3,9 @@ of it to be committed, and describing many of them."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.journal import Committed
 from tidelog.groups.errors import told
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Node, Request
@@ -24,8 +24,21 @@ def find_group(node: Node, group_id: str) -> GroupShard:
 
 def settled(shard: GroupShard) -> Generator[Ask, None, KafkaError | None]:
     """Waits until all that a shard knows is committed, as part of work in slices."""
+    return (yield from waited_for(shard.settle))
+
+
+def waited_for(ask: Callable[[Committed], None]) -> Generator[Ask, None, KafkaError | None]:
+    """Waits until what is asked of a shard is committed, as part of work in slices."""
     outcomes: list[KafkaError | None] = []
-    yield partial(_settle, shard, outcomes)
+
+    def wait(then: Callable[[], None]) -> None:
+        def committed(error: KafkaError | None) -> None:
+            outcomes.append(error)
+            then()
+
+        ask(committed)
+
+    yield wait
     return outcomes[0]
 
 
@@ -82,11 +95,3 @@ def _with_operations(request: Request, row: Values) -> Values:
     if not is_asked or row["error_code"] is not ErrorCode.none:
         return row
     return {**row, "authorized_operations": GROUP_OPERATIONS}
-
-
-def _settle(shard: GroupShard, outcomes: list[KafkaError | None], then: Callable[[], None]) -> None:
-    def committed(error: KafkaError | None) -> None:
-        outcomes.append(error)
-        then()
-
-    shard.settle(committed)

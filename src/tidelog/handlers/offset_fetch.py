@@ -6,6 +6,7 @@ topics are named by id. Before version 2 there is no place for an error but in e
 """
 
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -13,7 +14,7 @@ from tidelog.groups.records import NO_TOPIC_ID, OffsetKey, OffsetValue
 from tidelog.groups.shard import GroupShard
 from tidelog.handlers.api import Api, Node, Request
 from tidelog.handlers.building import Values, id_bytes
-from tidelog.handlers.group_requests import settled
+from tidelog.handlers.group_requests import waited_for
 from tidelog.handlers.rows import Answering, Rows, answer_in_slices
 from tidelog.slices import Ask
 
@@ -53,7 +54,8 @@ def _answering(node: Node, request: Request) -> Answering:
 
 
 def _of_group(node: Node, request: Request, path: tuple[str, ...], group: Any) -> _Topics:
-    """What is told has been committed when it is told."""
+    """What is told has been committed when it is told. Who asks for what is stable reads from there
+    on in transactions: it is not told by a broker that another one may have replaced."""
     try:
         shard = node.coordinators.groups.find(group.group_id)
         shard.committing.check_fetch(
@@ -67,7 +69,8 @@ def _of_group(node: Node, request: Request, path: tuple[str, ...], group: Any) -
     else:
         for topic in group.topics:
             yield from _asked(node, request, shard, (group.group_id, topic), topics)
-    failure = yield from settled(shard)
+    is_certain = partial(shard.confirm, group.group_id)
+    failure = yield from waited_for(is_certain if _is_stable(request) else shard.settle)
     if failure is not None:
         code = ErrorCode.not_coordinator if failure.code in _LOOK_ELSEWHERE else failure.code
         return (yield from _refused(request, path, group, code))
