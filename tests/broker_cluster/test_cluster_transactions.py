@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.brokers import SimClient
+from support.cluster_calls import elect
 from support.sim_cluster import SimCluster
 from support.transactional import (
     END_TXN,
@@ -68,6 +69,24 @@ class Cluster:
 
     def read(self) -> list[list[str]]:
         return [read_committed(self, OUT, index) for index in range(3)]
+
+
+class Coordinated:
+    """The port `Reach` where it is known who coordinates."""
+
+    def __init__(self, sim: SimCluster, coordinator: int) -> None:
+        self.sim = sim
+        self._coordinator = coordinator
+
+    def leader(self, topic: str, index: int) -> SimClient:
+        return self.sim.client(self.sim.leader(topic, index))
+
+    def coordinator(self, transactional_id: str) -> SimClient:
+        del transactional_id
+        return self.sim.client(self._coordinator)
+
+    def run_for(self, duration_ms: int) -> None:
+        self.sim.run_for(duration_ms)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -139,6 +158,41 @@ def test_a_coordinator_that_dies_before_the_markers_are_written_is_followed_by_o
     assert cluster.read() == [["a"] * commit] * 3
     assert producer.write(OUT, "b") == "none"
     assert producer.end() == "none"
+
+
+def test_who_leads_on_without_having_heard_of_another_ends_what_that_one_left() -> None:
+    """V14: its markers are of an epoch that partitions have seen the end of."""
+    sim = SimCluster(brokers=4)
+    near = sim.controller
+    first, second, far = (broker_id for broker_id in sim.alive if broker_id != near)
+    sim.create(OUT, replicas=[[near], [far]])
+    sim.create(TRANSACTION_STATE, replicas=[[second, first]], cleanup_policy="compact")
+    sim.stop(second)
+    sim.wait_led(TRANSACTION_STATE, by=first)
+    sim.start(second)
+    sim.wait_isr(TRANSACTION_STATE, first, second)
+    reach = Coordinated(sim, first)
+    producer = TxnProducer(reach, "t")
+    producer.init()
+    for index in range(2):
+        producer.write(OUT, "a", index=index)
+    for one, other in ((first, near), (first, far), (second, far)):
+        sim.cut(one, other)
+    assert producer.end() == "none"
+    sim.wait_caught_up(TRANSACTION_STATE)
+    assert elect(sim, TRANSACTION_STATE) == "none"
+    sim.wait(lambda: read_committed(reach, OUT) == ["a"], "the second one has marked one of two")
+    sim.kill(second)
+    sim.wait(lambda: sim.leader(TRANSACTION_STATE) == first, "the first one leads again")
+    assert sim.held(first, TRANSACTION_STATE).is_led, "it never heard that it did not"
+    names = sim.machines[first].name, sim.machines[near].name
+    for source, target in (names, names[::-1]):
+        sim.network.link(source, target).mend()
+    sim.run_for(5_000)
+    sim.network.mend()
+    sim.start(second)
+    sim.wait(lambda: read_committed(reach, OUT, 1) == ["a"], "the other one is marked too")
+    assert producer.write(OUT, "b") == "none"
 
 
 def test_a_marker_finds_the_new_leader_of_its_partition() -> None:

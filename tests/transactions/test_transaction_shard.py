@@ -450,8 +450,25 @@ def test_a_coordinator_that_is_shut_out_leaves_it_to_the_next(stage: Transaction
     stage.add(producer)
     stage.end(producer)
     stage.markers.written(refusal(ErrorCode.transaction_coordinator_fenced))
+    stage.loop.run_for(60_000)
+    assert stage.markers.asked == []
     assert stage.status == "PrepareCommit"
     stage.lead()
+    stage.markers.written()
+    assert stage.status == "CompleteCommit"
+
+
+def test_a_coordinator_that_was_shut_out_and_leads_on_in_a_later_epoch_ends_what_is_left(
+    stage: TransactionStage,
+) -> None:
+    """V14: the other one was replaced before this one heard of it."""
+    producer = stage.began()
+    stage.add(producer)
+    stage.end(producer)
+    stage.markers.written(refusal(ErrorCode.transaction_coordinator_fenced))
+    stage.journal.leader_epoch = 3
+    stage.loop.run_for(1_000)
+    assert [ending.coordinator_epoch for ending in stage.markers.endings] == [3]
     stage.markers.written()
     assert stage.status == "CompleteCommit"
 

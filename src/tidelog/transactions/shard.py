@@ -247,18 +247,29 @@ class TransactionShard:
             partitions=prepared.partitions,
         )
         is_over = partial(self._is_past, prepared)
-        self._around.markers.write(ending, is_over, partial(self._marked, prepared))
+        self._around.markers.write(ending, is_over, partial(self._marked, prepared, ending))
 
     def _is_past(self, prepared: Transaction) -> bool:
         return self._is_over or self._by_id.get(prepared.transactional_id) is not prepared
 
-    def _marked(self, prepared: Transaction, error: KafkaError | None) -> None:
-        """Nothing is done if another coordinator has taken over: it pursues it."""
-        if error is None and not self._is_past(prepared):
+    def _marked(self, prepared: Transaction, ending: Ending, error: KafkaError | None) -> None:
+        if error is not None:
+            self._shut_out(prepared, ending)
+        elif not self._is_past(prepared):
             try:
                 self._append(transitions.completed(prepared), lambda _error: None)
             except KafkaError:
-                self._later(partial(self._marked, prepared, None))
+                self._later(partial(self._marked, prepared, ending, None))
+
+    def _shut_out(self, prepared: Transaction, ending: Ending) -> None:
+        """Another coordinator has taken over, and pursues it. It may be over before this one has
+        heard of it, which then leads on in a later epoch and has to end what is left."""
+        if self._is_past(prepared):
+            return
+        if self._journal.leader_epoch > ending.coordinator_epoch:
+            self._journal.settle(partial(self._pursue, prepared))
+        else:
+            self._later(partial(self._shut_out, prepared, ending))
 
     # -- ageing
 
