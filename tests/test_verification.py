@@ -18,7 +18,7 @@ from tidelog.records.control import EndTransaction
 from tidelog.records.reference import Record, encode_batch
 from tidelog.transactions.requests import Add
 from tidelog.transactions.state import Producer
-from tidelog.verification import Codes, Question, Verification
+from tidelog.verification import RETRY_MS, Codes, Question, Verification
 from tidelog.world.sim.loop import SimLoop
 
 WHO = Producer(7, 3)
@@ -147,6 +147,16 @@ def test_refusal_is_for_all_that_wait(is_marked: bool) -> None:
     scene.when_told = lambda _sequence: None
     scene.send(2)
     assert scene.coordinator.asked, "what comes later is asked about anew"
+
+
+def test_what_was_not_attempted_because_of_another_partition_is_asked_for_again() -> None:
+    scene = Scene()
+    scene.send(0)
+    scene.answer(ErrorCode.operation_not_attempted)
+    assert scene.told == []
+    scene.loop.run_for(RETRY_MS)
+    scene.answer()
+    assert scene.told == [(0, ErrorCode.none)]
 
 
 @pytest.mark.parametrize("is_adding", [False, True])

@@ -26,7 +26,9 @@ TRANSACTIONS_MAX: Final = 500
 """In one request."""
 RETRY_MS: Final = 20
 RETRIES_MAX: Final = 5
-"""How often one waits for the transaction before, which is still ending."""
+_ASKED_AGAIN: Final = (ErrorCode.concurrent_transactions, ErrorCode.operation_not_attempted)
+"""So often: while the transaction before is still ending, or if another partition of the same
+question, which the coordinator has not heard of yet, was in the way."""
 
 Verified = Callable[[KafkaError | None], None]
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -185,7 +187,7 @@ class Verification:
         self._loop.call_soon(partial(self._send, broker_id))
 
     def _take(self, errand: _Errand, code: ErrorCode) -> None:
-        if code is ErrorCode.concurrent_transactions and errand.tries < RETRIES_MAX:
+        if code in _ASKED_AGAIN and errand.tries < RETRIES_MAX:
             errand.tries += 1
             at_ms = self._clock.monotonic_ms() + RETRY_MS
             self._loop.call_at(at_ms, partial(self._put, errand))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.brokers import SimClient
+from support.brokers import PRODUCE, SimClient
 from support.cluster_calls import elect
 from support.sim_cluster import SimCluster
 from support.transactional import (
@@ -193,6 +193,32 @@ def test_who_leads_on_without_having_heard_of_another_ends_what_that_one_left() 
     sim.start(second)
     sim.wait(lambda: read_committed(reach, OUT, 1) == ["a"], "the other one is marked too")
     assert producer.write(OUT, "b") == "none"
+
+
+def test_a_topic_that_the_coordinator_has_not_heard_of_holds_up_no_other() -> None:
+    """X30: both partitions are asked for at once, and one of them is not there yet."""
+    sim = SimCluster()
+    coordinator, leader = (broker_id for broker_id in sim.alive if broker_id != sim.controller)
+    sim.create(TRANSACTION_STATE, replicas=[[coordinator]], cleanup_policy="compact")
+    sim.create(OUT, replicas=[[leader]])
+    producer = TxnProducer(Coordinated(sim, coordinator), "t", version=2)
+    producer.init()
+    sim.cut(sim.controller, coordinator)
+    assert sim.ask_create("new", replicas=[[leader]]).error_code.name == "none"
+    sim.wait(lambda: sim.leader("new") == leader and sim.held(leader, "new").is_led, "it is led")
+    partitions = {
+        name: [{"index": 0, "records": producer.batch(name, 0, "a")}] for name in ("new", OUT)
+    }
+    answer = sim.client(leader).ask(
+        PRODUCE,
+        12,
+        transactional_id="t",
+        acks=-1,
+        timeout=5_000,
+        topic_data=[{"name": name, "partition_data": data} for name, data in partitions.items()],
+    )
+    codes = {row.name: row.partition_responses[0].error_code.name for row in answer.responses}
+    assert codes == {"new": "unknown_topic_or_partition", OUT: "none"}
 
 
 def test_a_marker_finds_the_new_leader_of_its_partition() -> None:

@@ -32,7 +32,11 @@ from tidelog.verification import Question
 
 _ADDING_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
-_LOADING: Final = (ErrorCode.network_exception, ErrorCode.not_enough_replicas)
+_LOADING: Final = (
+    ErrorCode.network_exception,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.operation_not_attempted,
+)
 
 
 def handle(node: Node, request: Request) -> None:

@@ -22,6 +22,7 @@ _COME_AGAIN: Final = (
     ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.network_exception,
+    ErrorCode.operation_not_attempted,
 )
 
 
