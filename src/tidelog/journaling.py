@@ -59,11 +59,13 @@ class PartitionJournal:
         entries: Sequence[Entry],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> Origin:
         partition, now_ms = self._partition, self._clock.now_ms()
         self._check_writable()
         batch = encode_entries(entries, now_ms, producer)
-        if len(batch) > partition.log.settings.max_message_bytes:
+        if must_fit and len(batch) > partition.log.settings.max_message_bytes:
             raise KafkaError(
                 ErrorCode.message_too_large,
                 f"{partition.name}: {len(batch)} bytes at once, max.message.bytes is "

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from support.brokers import FETCH, SimClient, SimNode, one_batch
+from support.cluster_calls import alter
 from support.transactional import (
     ADD_OFFSETS,
     DESCRIBE_TRANSACTIONS,
@@ -20,6 +21,8 @@ from support.transactional import (
 from tidelog.records.batch import read_header
 
 TOPIC = "events"
+BROKERS = 4
+"""Of which there are settings."""
 
 
 class OneBroker:
@@ -348,6 +351,26 @@ def test_records_deleted_below_an_open_transaction_do_not_hold_up_readers(
     producer.end()
     broker.run_for(50)
     assert last_stable_offset(broker.client, TOPIC) == 3
+
+
+@pytest.mark.parametrize("ends", ["commit", "abort", "timeout"])
+def test_a_transaction_ends_although_the_largest_batch_has_become_smaller(
+    broker: OneBroker, ends: str
+) -> None:
+    """V14: what would say so is no larger than what says that it is open."""
+    producer = broker.producer(timeout_ms=20_000)
+    for index in range(2):
+        producer.write(TOPIC, "a", index=index)
+    assert alter(broker.client, BROKERS, "", message_max_bytes="100") == "none"
+    broker.run_for(1_000)
+    if ends == "timeout":
+        broker.run_for(40_000)
+    else:
+        assert producer.end(commit=ends == "commit") == "none"
+        broker.run_for(1_000)
+    shown = ["a"] * (ends == "commit")
+    assert [read_committed(broker, TOPIC, index) for index in range(2)] == [shown] * 2
+    assert [last_stable_offset(broker.client, TOPIC, index) for index in range(2)] == [2, 2]
 
 
 def test_a_compacted_topic_takes_transactions_too(broker: OneBroker) -> None:

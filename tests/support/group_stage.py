@@ -43,7 +43,10 @@ class StageJournal:
         entries: Sequence[Entry],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> Origin:
+        del must_fit
         if self.refusal is not None:
             raise self.refusal
         assert entries, "nothing is no batch"

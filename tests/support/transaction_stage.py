@@ -40,11 +40,14 @@ class SimJournal:
         entries: Sequence[Entry],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> Origin:
         assert producer is None
         if self.refusal is not None:
             raise self.refusal
-        if sum(len(entry.key) + len(entry.value or b"") for entry in entries) > BYTES_MAX:
+        size = sum(len(entry.key) + len(entry.value or b"") for entry in entries)
+        if must_fit and size > BYTES_MAX:
             raise refusal(ErrorCode.message_too_large)
         self.entries += entries
         self._has_uncommitted = not self.is_committing

@@ -49,10 +49,13 @@ class Journal(Protocol):
         entries: Sequence[Entry],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> Origin:
         """Appends entries as one batch, of a producer's open transaction if one is named by id
         and epoch. Raises if that cannot be, and then nothing has changed. `committed` is called
-        once, maybe before this returns: with an error if that did not come to pass in time."""
+        once, maybe before this returns: with an error if that did not come to pass in time. What
+        has to be written however small a batch must be need not fit."""
 
     def settle(self, committed: Committed) -> None:
         """Calls back once all that is in the journal now is committed; at once if it is."""

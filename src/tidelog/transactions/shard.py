@@ -87,7 +87,7 @@ class TransactionShard:
             grown = transitions.with_partitions(
                 transaction, asked.partitions, asked.client_version, now_ms
             )
-            self._append(grown, _answer(done))
+            self._append(grown, _answer(done), must_fit=grown is not transaction)
         except KafkaError as error:
             done(told(error))
 
@@ -195,7 +195,7 @@ class TransactionShard:
             done(told(error))
 
     def _give(self, begun: Transaction, done: Began) -> None:
-        self._append(begun, partial(_tell, done, begun.producer))
+        self._append(begun, partial(_tell, done, begun.producer), must_fit=True)
 
     # -- a transaction ends
 
@@ -307,11 +307,14 @@ class TransactionShard:
         transitions.check_owner(transaction, asked.producer)
         return transaction
 
-    def _append(self, transaction: Transaction, committed: Committed) -> None:
+    def _append(
+        self, transaction: Transaction, committed: Committed, *, must_fit: bool = False
+    ) -> None:
+        """What was written once can end, also if batches have to be smaller by now."""
         updated = replace(transaction, updated_ms=self._around.clock.now_ms())
         entry = Entry(encode_key(updated.transactional_id), encode_value(updated))
         held = _Held(committed)
-        self._journal.append([entry], held.end)
+        self._journal.append([entry], held.end, must_fit=must_fit)
         self._keep(updated)
         held.release()
 

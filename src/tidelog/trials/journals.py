@@ -51,7 +51,10 @@ class TrialJournal:
         entries: Sequence[Entry],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> Origin:
+        del must_fit  # Everything does here.
         assert producer is None, "no offsets are committed in transactions here"
         replica = self._replica()
         if len(replica.isr.isr) < replica.min_isr:
