@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.admin_node import AdminNode, versions
-from support.group_node import DELETE, DESCRIBE, LIST, OFFSET_DELETE, GroupNode
+from support.group_node import DELETE, DESCRIBE, LIST, OFFSET_DELETE, GroupNode, commit_row
 from tidelog.base.errors import ErrorCode
 
 NOT_TOLD = -(1 << 31)
@@ -129,6 +129,21 @@ def test_groups_without_members_are_deleted(node: GroupNode, version: int) -> No
         ("nobody", ErrorCode.group_id_not_found),
     ]
     assert "doomed" not in listed(node, 5)
+
+
+def test_a_group_that_is_deleted_leaves_no_offsets_however_small_batches_must_be() -> None:
+    """Else whoever has its name next would go on where it was."""
+    node = GroupNode(message_max_bytes="20000")
+    topic = "t" * 240
+    node.create("orders")
+    node.create(topic, partitions=280)
+    for start in range(0, 280, 40):
+        rows = [commit_row(index, 5) for index in range(start, start + 40)]
+        answer = node.commit(9, topics=[{"name": topic, "partitions": rows}])
+        assert {row.error_code for row in answer.topics[0].partitions} == {ErrorCode.none}
+    (deleted,) = node.ask(DELETE, 2, groups_names=("g",)).results
+    assert deleted.error_code is ErrorCode.none
+    assert node.coordinators.groups.find("g").offsets.of_group("g") == {}
 
 
 def test_without_a_coordinator_nothing_is_deleted() -> None:

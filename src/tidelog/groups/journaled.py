@@ -22,6 +22,8 @@ class Journaled:
         entries: Sequence[Entry],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> None:
         """Writes and replays entries. If they cannot be written, nothing changes."""
 
@@ -29,7 +31,7 @@ class Journaled:
             for number, entry in enumerate(entries):
                 self._replay(entry, origin._replace(offset=origin.offset + number))
 
-        self.apply(entries, replayed, committed, producer)
+        self.apply(entries, replayed, committed, producer, must_fit=must_fit)
 
     def apply(
         self,
@@ -37,11 +39,13 @@ class Journaled:
         replayed: Callable[[Origin], None],
         committed: Committed,
         producer: tuple[int, int] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> None:
         """The same for entries whose effect is known without reading them again."""
         outcome = _Outcome(committed)
         try:
-            origin = self.journal.append(entries, outcome.end, producer)
+            origin = self.journal.append(entries, outcome.end, producer, must_fit=must_fit)
         except KafkaError as error:
             committed(error)
             return
@@ -56,10 +60,12 @@ class Journaled:
             committed(error)
 
     def write_in_parts(self, entries: Sequence[Entry], committed: Committed) -> None:
-        """Writes what may be found half done; the last part is the one that is waited for."""
+        """Writes what may be found half done; the last part is the one that is waited for. None is
+        left out because it is larger than a batch may be."""
         parts = list(_parts(entries))
         for number, part in enumerate(parts, 1):
-            self.write(part, committed if number == len(parts) else _no_matter)
+            told = committed if number == len(parts) else _no_matter
+            self.write(part, told, must_fit=False)
         if not parts:
             committed(None)
 
