@@ -18,6 +18,7 @@ from support.logs import (
 )
 from support.stopped import FOLDER, SETTINGS, aborted, filled, flushed, open_dir, path, stop, stops
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.base.log_settings import LogSettings
 from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, parse_epochs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.truncation import restart_at
@@ -88,6 +89,25 @@ def test_any_flipped_bit_in_an_index_is_noticed_when_it_matters(kind: str) -> No
             twin = disk.fork()
             twin.flip_bit(name, position, bit)
             check_found(open_dir(twin).logs[PARTITION], before)
+
+
+def test_any_flipped_bit_in_an_index_keeps_no_log_from_opening() -> None:
+    """S9, A3, F12: producers are replayed from a snapshot that was taken within a segment."""
+    world = Simulated(LogSettings(index_interval_bytes=150))
+    for n in range(40):
+        if n == 20:
+            world.log.take_snapshot()
+        data = batch(3, producer_id=8, producer_epoch=0, base_sequence=3 * n)
+        world.log.append_as_leader(data, 1, NOW)
+    world.log.segments.active.write_indexes()
+    before, name = contents(world.log), path(world.log, -1, ".index")
+    disk = stop(world, "kill")
+    for position in range(len(disk.view()[name])):
+        twin = disk.fork()
+        twin.flip_bit(name, position, 1)
+        log = open_dir(twin).logs[PARTITION]
+        assert summary(log.producers) == summary(producers_of(before))
+        check_found(log, before)
 
 
 # -- epochs, snapshots, transactions

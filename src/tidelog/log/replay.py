@@ -16,6 +16,7 @@ from tidelog.log.files import SNAPSHOT, TXN_INDEX, file_name, read_whole, write_
 from tidelog.log.producers import Producers
 from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
+from tidelog.log.segment_reader import DamagedIndex
 from tidelog.records.batch import BatchHeader
 from tidelog.records.control import ControlType, EndTransaction, read_end_transaction
 
@@ -101,13 +102,22 @@ def _replay(
     if rows is not None and start <= segment.base_offset:
         noted = (note_picked(producers, row) for row in rows)
     else:
-        position = segment.locate(start)[0] if start > segment.base_offset else 0
+        position = _position_of(segment, start)
         noted = (
             note_batch(producers, header, data)
             for _, header, data in batches(segment.open_file(), position, segment.size)
             if header.last_offset >= start
         )
     yield from (aborted for aborted in noted if aborted is not None)
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """Where to begin for an offset. An index that has rotted is made anew when somebody reads by
+    it; until then its segment is gone through from the start."""
+    try:
+        return segment.locate(offset)[0] if offset > segment.base_offset else 0
+    except DamagedIndex:
+        return 0
 
 
 def _is_readable(disk: Disk, segment: Segment) -> bool:
