@@ -325,3 +325,41 @@ def test_the_files_of_a_deleted_topic_go_after_their_delay_not_at_the_next_reten
     assert any("delete" in name for name in node.disk.list("/data"))
     node.loop.run_for(5_000)
     assert not any("delete" in name for name in node.disk.list("/data"))
+
+
+def rotted(policy: str) -> SimNode:
+    """Two topics of the same settings. In a closed segment of one of them a length has rotted."""
+    node = SimNode(log_segment_bytes=1 << 20, log_cleaner_dedupe_buffer_size=10 << 20)
+    client = node.client()
+    for topic in ("bad", "events"):
+        client.create(
+            topic,
+            cleanup_policy=policy,
+            retention_ms=HOUR_MS,
+            min_compaction_lag_ms=1,
+            min_cleanable_dirty_ratio=0.01,
+        )
+        for number in range(25):
+            data = one_batch("x" * 100_000, key=f"k{number % 3}", timestamp=node.clock.now_ms())
+            client.produce(topic, data)
+    segment = partition_of(node, "bad").log.segments.first
+    name, last = segment.path(".log"), max(segment.offset_index.entries())[1]
+    node.stop()
+    node.disk.flip_bit(name, last + 8, 6)
+    node.start()
+    return node
+
+
+def test_a_log_that_has_rotted_does_not_keep_others_from_ageing() -> None:
+    """S5, F12."""
+    node = rotted("delete")
+    node.loop.run_for(2 * HOUR_MS)
+    assert partition_of(node).log.log_start_offset == 25
+    assert partition_of(node, "bad").log.log_start_offset == 25, "it is as old as its files"
+
+
+def test_a_log_that_has_rotted_does_not_keep_others_from_being_compacted() -> None:
+    """S6, F12."""
+    node = rotted("compact")
+    node.loop.run_for(120_000)
+    assert partition_of(node).log.segments.size < 15 * 100_000

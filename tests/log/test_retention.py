@@ -108,6 +108,19 @@ def test_age_is_known_though_the_time_index_is_damaged() -> None:
     check_everything(log)
 
 
+def test_a_segment_whose_length_has_rotted_is_as_old_as_its_file() -> None:
+    """F12: nobody can tell how young its records are."""
+    world = Simulated(LogSettings(segment_bytes=100, retention_ms=HOUR))
+    for _ in range(3):
+        world.log.append_as_leader(batch(), 1, NOW)
+    log, written_ms = world.stop_and_start(), world.clock.now_ms()
+    world.disk.flip_bit(log.segments.first.path(".log"), 8, 6)
+    with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
+        log.largest_timestamp()
+    assert retain(world, 3, at=written_ms + HOUR - 1) == 0
+    assert retain(world, 3, at=max(written_ms, NOW) + HOUR + 1000) == 3
+
+
 # -- by size
 
 

@@ -346,11 +346,14 @@ class PartitionLog(LogFiles):
     def largest_timestamp(self) -> int:
         """The largest of any record in the log; -1 if none has one."""
         try:
-            return max(segment.largest_timestamp() for segment in self.segments.all)
+            return self._largest_timestamp()
         except DamagedIndex as damage:
-            return self.mended(damage, self.largest_timestamp)
+            return self.mended(damage, self._largest_timestamp)
         except OSError as error:
             raise self.failed(error) from error
+
+    def _largest_timestamp(self) -> int:
+        return max(segment.largest_timestamp() for segment in self.segments.all)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that is at least that young, or None. Takes

@@ -8,6 +8,7 @@ high watermark is ever given up (V17), and the active segment is rolled before i
 from itertools import pairwise
 
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.log import snapshots
 from tidelog.log.files import LOG, SNAPSHOT, file_name
 from tidelog.log.partition_log import PartitionLog
@@ -106,12 +107,24 @@ def _start_by_size(log: PartitionLog, high_watermark: int) -> int:
 
 
 def youngest_ms(log: PartitionLog, segment: Segment) -> int:
-    """The largest timestamp of a segment; the time it was last written if it has none."""
+    """The largest timestamp of a segment; the time it was last written if it has none, or if so
+    much of it has rotted that nobody can tell: that keeps no other log from ageing."""
     try:
-        timestamp = segment.largest_timestamp()
+        timestamp = _largest_timestamp(log, segment)
         info = log.disk.stat(segment.path(LOG)) if timestamp < 0 else None
-    except DamagedIndex as damage:
-        return log.mended(damage, lambda: youngest_ms(log, segment))
     except OSError as error:
         raise log.failed(error) from error
     return timestamp if info is None else info.modified_ms
+
+
+def _largest_timestamp(log: PartitionLog, segment: Segment) -> int:
+    try:
+        return segment.largest_timestamp()
+    except DamagedIndex as found:
+        damage = found
+    try:
+        return log.mended(damage, segment.largest_timestamp)
+    except KafkaError as error:
+        if error.code != ErrorCode.corrupt_message:
+            raise
+        return NO_TIMESTAMP
