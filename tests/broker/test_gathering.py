@@ -147,3 +147,17 @@ def test_of_a_client_that_goes_at_once_all_or_nothing_is_written(seed: int) -> N
             for index in range(PARTITIONS_MIN)
         }
         assert ends in ({1}, {2})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_came_before_a_client_has_closed_is_written(seed: int) -> None:
+    """A1: with acks=0 a client hears nothing, and closes when it has sent everything."""
+    with serving("joined"):
+        node = begun(seed)
+        client = node.client()
+        for value in "ab":
+            client.send_bytes(wide(client, value, acks=0))
+        client.link.close()
+        node.loop.run_for(1000)
+        assert values(node, 0) == ["first", *"ab"]
+        assert values(node, PARTITIONS_MIN - 1) == ["first", *"ab"]

@@ -130,9 +130,9 @@ class ClientConnection:
             self._go_on_later()
 
     def closed(self, why: str) -> None:
-        self._is_closed = True
+        self._end_gathering()  # Who wants no answers closes when he has sent everything.
+        self._is_closed, self._gathering = True, None
         self._frames.close()
-        self._gathering = None
         self._held.clear()
         for request in self._pending:
             request.is_abandoned = True
