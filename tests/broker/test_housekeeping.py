@@ -363,3 +363,21 @@ def test_a_log_that_has_rotted_does_not_keep_others_from_being_compacted() -> No
     node = rotted("compact")
     node.loop.run_for(120_000)
     assert partition_of(node).log.segments.size < 15 * 100_000
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_producer_of_old_records_is_not_forgotten_while_it_sends(restart: bool) -> None:
+    """A3, V13: a batch whose answer was lost comes again, whatever time its records have."""
+    node = SimNode()
+    node.client().create("events")
+    long_ago = node.clock.now_ms() - 48 * HOUR_MS
+    for number in range(30):
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=number, at=long_ago)
+        assert node.client().produce("events", bytes(sent)).base_offset == number
+        if restart and number == 20:
+            node.kill()
+            node.start()
+        node.loop.run_for(60_000)
+        assert node.client().produce("events", bytes(sent)).base_offset == number
+    node.loop.run_for(25 * HOUR_MS)
+    assert not partition_of(node).log.producers.by_id

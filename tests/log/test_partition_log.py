@@ -398,6 +398,7 @@ def test_idempotence_follows_a_truncation_back(log: PartitionLog) -> None:
 
 def test_silent_producer_is_forgotten_after_its_time(log: PartitionLog) -> None:
     log.append_as_leader(idempotent(0), 0, NOW)
+    log.producers.expire(NOW, 1000)
     log.producers.expire(NOW + 999, 1000)
     assert 9 in log.producers.by_id
     log.producers.expire(NOW + 1001, 1000)

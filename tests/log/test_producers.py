@@ -123,6 +123,7 @@ def test_marker_without_a_transaction_ends_nothing_but_keeps_the_producer_alive(
     producers.append(1, 0, 0, (0, 0), NOW, TRANSACTIONAL)
     assert producers.end_transaction(1, 0, (1, 0, True), NOW + 500) is not None
     assert producers.end_transaction(1, 0, (2, 0, True), NOW + 900) is None
+    producers.expire(NOW + 500, 200)
     producers.expire(NOW + 1000, 200)
     assert 1 in producers.by_id
     producers.expire(NOW + 1100, 200)

@@ -20,6 +20,7 @@ WINDOW: Final = 5
 NO_TRANSACTION: Final = -1
 FRESH: Final = -1
 SEQUENCE_MAX: Final = SEQUENCE_LIMIT - 1
+_NEVER_SEEN: Final = -2
 _BATCH: Final = Struct("=qqq")
 _SLOT: Final = _BATCH.size
 _RING: Final = WINDOW * _SLOT
@@ -40,6 +41,8 @@ class Producer:
         "last_offset",
         "last_timestamp",
         "next_sequence",
+        "seen_offset",
+        "silent_since_ms",
         "txn_first_offset",
     )
 
@@ -47,6 +50,9 @@ class Producer:
         self.coordinator_epoch = -1
         self.last_timestamp: int = NO_TIMESTAMP
         self.txn_first_offset = NO_TRANSACTION
+        self.seen_offset = _NEVER_SEEN
+        """What was its last one when somebody looked, and since when it is."""
+        self.silent_since_ms = 0
         self._forget(epoch)
 
     def _forget(self, epoch: int) -> None:
@@ -231,9 +237,14 @@ class Producers:
             self._find_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that have been silent for so long and have nothing open."""
+        """Forgets producers that have been silent for so long and have nothing open. Their records
+        may be of long ago, and what they have just sent may come once more: so the time counts
+        from when they were first seen to have sent nothing more."""
         for producer_id, producer in list(self.by_id.items()):
-            silent_ms = now_ms - producer.last_timestamp
+            if producer.seen_offset != producer.last_offset:
+                producer.seen_offset = producer.last_offset
+                producer.silent_since_ms = now_ms
+            silent_ms = now_ms - max(producer.last_timestamp, producer.silent_since_ms)
             if producer.txn_first_offset == NO_TRANSACTION and silent_ms >= expiration_ms:
                 del self.by_id[producer_id]
 
