@@ -352,7 +352,7 @@ class LogFiles:
             seen.add(damage.base_offset)
             try:
                 segment = self.segments.all[self.segments.at(damage.base_offset)]
-                self._check_lengths(segment)
+                self._check_readable(segment)
                 segment.rebuild_indexes(self.disk)
                 return lookup()
             except DamagedIndex as again:
@@ -361,17 +361,18 @@ class LogFiles:
                 raise self.failed(error) from error
         raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: {damage}") from damage
 
-    def _check_lengths(self, segment: Segment) -> None:
-        """An index that is made from a log in which a length is wrong would lack all behind it. If
-        that has rotted since it was written or looked at, all of the segment is doubtful again."""
+    def _check_readable(self, segment: Segment) -> None:
+        """An index that is made from a log in which a length is wrong would lack all behind it, and
+        where an offset is wrong it would lead to another batch. If that has rotted since it was
+        written or looked at, all of the segment is doubtful again."""
         known = segment.unverified
         if known is None or not known.is_damaged:
-            end = segment.readable_bytes()
+            index = self.segments.at(segment.base_offset)
+            limit = self.segments.end_of(index, self.log_end_offset)
+            end = segment.readable_bytes(limit)
             if end == segment.size:
                 return
             if known is None or known.end <= end:
-                index = self.segments.at(segment.base_offset)
-                limit = self.segments.end_of(index, self.log_end_offset)
                 known = segment.unverified = Unverified(segment.base_offset, segment.size, limit)
             known.note(Stretch(end, end, segment.base_offset, bad=end))
         raise KafkaError(

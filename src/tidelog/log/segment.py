@@ -293,11 +293,14 @@ class Segment(SegmentReader):
         for at, header, _ in stored:
             self.note(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)
 
-    def readable_bytes(self) -> int:
-        """Up to where the lengths of the batches lead from one to the next."""
-        end = 0
+    def readable_bytes(self, limit: int) -> int:
+        """Up to where the batches lead from one to the next, by their lengths and by their offsets,
+        which end below `limit`."""
+        end, expected = 0, self.base_offset
         for position, header, _ in batches(self.open_file(), 0, self.size):
-            end = position + header.size
+            if not expected <= header.base_offset <= header.last_offset < limit:
+                break
+            end, expected = position + header.size, header.next_offset
         return end
 
     def rebuild_indexes(self, disk: Disk, stored: Iterable[StoredBatch] | None = None) -> None:

@@ -201,8 +201,10 @@ class SegmentReader:
         far: int = _NOWHERE,
     ) -> tuple[int, int]:
         """The first batch from `position` on that reaches both the offset and the timestamp.
-        The one it begins with must end at `first_last_offset`, unless that is negative."""
-        file, end = self.file or self._closed_file, self.size
+        The one it begins with must end at `first_last_offset`, unless that is negative. Where
+        only the offset is looked for, offsets must grow: whoever passed over one that has rotted
+        would not know that something is there."""
+        file, end, passed = self.file or self._closed_file, self.size, self.base_offset - 1
         if first_last_offset >= 0 and position >= end:
             raise DamagedIndex(self, f"position {position} is beyond the log's {end} bytes")
         unpack, need = _SKIM.unpack_from, _SKIM.size
@@ -222,6 +224,9 @@ class SegmentReader:
                     if position + at >= end:
                         return end, 0
                     raise DamagedIndex(self, f"no batch of {size} bytes is at {position + at}")
+                if timestamp == NO_TIMESTAMP and (base <= passed or delta < 0):
+                    raise DamagedIndex(self, f"offset {base} is behind {passed}")
+                passed = last
                 if last >= offset and max_timestamp >= timestamp:
                     return position + at, size
                 at += size
