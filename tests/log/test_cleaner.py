@@ -2,8 +2,9 @@
 result takes the place of what it was made from (S6, V16)."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from support.logs import (
     check_everything,
     contents,
 )
-from tidelog.base.errors import ErrorCode, KafkaError, TaskError
+from tidelog.base.errors import ChildDied, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
-from tidelog.base.ports import Workers
+from tidelog.base.ports import Job, Workers
 from tidelog.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.log_dir import LogDir
@@ -466,21 +467,46 @@ def test_log_that_cannot_be_compacted_is_named_and_left_alone() -> None:
     assert world.cleaner.run_once() is not None
 
 
+class MortalWorkers:
+    """The first child dies of its task."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._next = SimWorkers(disk)
+        self._has_died = False
+
+    def start(self, task: str, argument: Mapping[str, Any]) -> Job:
+        if self._has_died:
+            return self._next.start(task, argument)
+        self._has_died = True
+        return Dead()
+
+
+class Dead:
+    def result(self) -> dict[str, Any]:
+        raise ChildDied("clean: the worker process was killed by signal 9")
+
+
 def test_child_that_dies_is_no_failure_of_the_disk() -> None:
-    class Dead:
-        def result(self) -> dict[str, object]:
-            raise TaskError("clean: the worker process was killed by signal 9")
-
-    class DeadWorkers:
-        def start(self, _task: str, _argument: object) -> Dead:
-            return Dead()
-
     world = World()
-    cleaner = Cleaner(world.logs, DeadWorkers(), SimEntropy(), MAP_BYTES)
+    cleaner = Cleaner(world.logs, MortalWorkers(world.sim.disk), SimEntropy(), MAP_BYTES)
     assert cleaner.run_once() is None
     assert world.log_dir.failure is None
     assert "signal 9" in cleaner.uncleanable[PARTITION]
     check_everything(world.log)
+
+
+def test_log_whose_child_has_died_is_tried_again_when_it_has_another_segment() -> None:
+    """S6: it may have died for want of memory; and the log must not grow for ever."""
+    world = World()
+    cleaner = Cleaner(world.logs, MortalWorkers(world.sim.disk), SimEntropy(), MAP_BYTES)
+    assert cleaner.run_once() is None
+    assert cleaner.pick() is None, "not at once"
+    world.log.roll()
+    world.log.flush(NOW)
+    values = last_values(world.log)
+    assert cleaner.run_once() is not None
+    assert not cleaner.uncleanable
+    assert last_values(world.log) == values
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "rename", "sync_folder", "sync", "create"])

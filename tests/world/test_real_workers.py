@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.base.errors import NotStarted, TaskError
+from tidelog.base.errors import ChildDied, NotStarted, TaskError
 from tidelog.world.real.workers import RealWorkers
 
 TRIES_MAX = 5
@@ -110,7 +110,7 @@ def test_a_child_killed_in_the_middle_of_a_task_is_told_of_and_replaced(
     os.kill(pid, signal.SIGSTOP)
     jobs = [workers.start("about", {"folder": "/"}) for _ in range(3)]
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(TaskError, match="about: the worker process was killed by signal 9"):
+    with pytest.raises(ChildDied, match="about: the worker process was killed by signal 9"):
         jobs[0].result()
     others = {job.result()["pid"] for job in jobs[1:]}
     assert len(others) == 1

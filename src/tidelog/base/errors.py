@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["BadValue", "ErrorCode", "KafkaError", "NotStarted", "TaskError"]
+__all__ = ["BadValue", "ChildDied", "ErrorCode", "KafkaError", "NotStarted", "TaskError"]
 
 
 _PART: Final = 4_000
@@ -36,6 +36,10 @@ class BadValue(ValueError):
 
 class TaskError(RuntimeError):
     """A worker's task ended with an error that is not the disk's, or its process died."""
+
+
+class ChildDied(TaskError):
+    """Its process died: because of the task, or for want of memory just then."""
 
 
 class NotStarted(TaskError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.base.errors import ErrorCode, KafkaError, NotStarted, TaskError
+from tidelog.base.errors import ChildDied, ErrorCode, KafkaError, NotStarted, TaskError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.limits import DECOMPRESSED_BYTES_MAX
 from tidelog.base.ports import Entropy, Job, Workers
@@ -203,15 +203,18 @@ class Cleaner:
 
     def _is_given_up(self, log: PartitionLog) -> bool:
         partition = log.partition
-        if self._given_up.get(partition) == self._state(log):
+        states = self._state(log), self._state(log, has_died=True)
+        if self._given_up.get(partition) in states:
             return True
         self._given_up.pop(partition, None)
         self.uncleanable.pop(partition, None)
         return False
 
-    def _state(self, log: PartitionLog) -> tuple[object, ...]:
-        """A log of the same name, one that was cut, and other settings are another matter."""
-        return log, log.truncations, log.settings, self.map_bytes
+    def _state(self, log: PartitionLog, *, has_died: bool = False) -> tuple[object, ...]:
+        """A log of the same name, one that was cut, and other settings are another matter. Where a
+        child has died, for want of memory, say, another one is tried with the next segment."""
+        tried_upto = log.segments.active.base_offset if has_died else -1
+        return log, log.truncations, log.settings, self.map_bytes, tried_upto
 
     def begin(self, found: Candidate) -> Cleaning:
         log = found.log
@@ -279,7 +282,8 @@ class Cleaner:
             result = None
             if cleaning.is_of_use and not isinstance(error, NotStarted):
                 self.uncleanable[log.partition] = str(error)
-                self._given_up[log.partition] = self._state(log)
+                has_died = isinstance(error, ChildDied)
+                self._given_up[log.partition] = self._state(log, has_died=has_died)
         except FileNotFoundError:
             if cleaning.is_of_use:
                 raise

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from tidelog.base.errors import NotStarted, TaskError
+from tidelog.base.errors import ChildDied, NotStarted, TaskError
 from tidelog.base.ports import Job
 from tidelog.world.tasks import encode_argument
 
@@ -45,6 +45,8 @@ class RealJob:
             raise OSError(number, message, self._answer["path"])
         if not self._answer.get("is_started", True):
             raise NotStarted(message)
+        if self._answer.get("has_died", False):
+            raise ChildDied(message)
         raise TaskError(message)
 
 
@@ -184,7 +186,7 @@ def _close_input(child: subprocess.Popen[str]) -> None:
 
 def _death(task: str, code: int) -> dict[str, Any]:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return _failure(f"{task}: the worker process {how}")
+    return _failure(f"{task}: the worker process {how}") | {"has_died": True}
 
 
 def _failure(message: str) -> dict[str, Any]:
