@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.errors import ChildDied, ErrorCode, KafkaError, NotStarted
 from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Clock, Pressure, Workers
 from tidelog.disk_work import DiskWork
@@ -161,9 +161,7 @@ class SlowAppends:
     def _inspected(self, partition: Target, end: dict[str, Any] | Exception) -> None:
         try:
             if isinstance(end, Exception):
-                raise KafkaError(
-                    ErrorCode.unknown_server_error, f"{partition.name}: not inspected: {end}"
-                )
+                raise KafkaError(_code_for(end), f"{partition.name}: not inspected: {end}")
             self._write(partition, inspection.stored_batch(end))
         except KafkaError as error:
             self._finish(partition, error)
@@ -243,3 +241,10 @@ class SlowAppends:
             partition.is_busy = False
             del self._queues[partition]
             partition.became_idle()
+
+
+def _code_for(end: Exception) -> ErrorCode:
+    """Where another child may do it, whoever sent a batch is to come again: nothing was written."""
+    if isinstance(end, (ChildDied, NotStarted)):
+        return ErrorCode.not_enough_replicas
+    return ErrorCode.unknown_server_error

@@ -14,8 +14,10 @@ from support.brokers import (
     SimNode,
     one_batch,
 )
+from tidelog.base.errors import ChildDied, NotStarted, TaskError
 from tidelog.broker import Broker
 from tidelog.world.sim.disk import SimDisk
+from tidelog.world.sim.workers import SimJob
 
 DELETE_RECORDS, INCREMENTAL_ALTER_CONFIGS = 21, 44
 CLEAN = "/data/.kafka_cleanshutdown"
@@ -310,3 +312,24 @@ def test_what_a_failed_dir_has_of_a_topic_that_was_made_again_elsewhere_is_no_tw
     assert dir_of(node, "events", index) == "/data"
     assert node.client().produce("events", one_batch("newest"), index=index).base_offset == 2
     assert node.disk.stat(f"/more/events-{index}") is None
+
+
+@pytest.mark.parametrize("error", [ChildDied, NotStarted])
+def test_a_batch_whose_inspector_has_died_is_to_be_sent_again(
+    monkeypatch: pytest.MonkeyPatch, error: type[TaskError]
+) -> None:
+    """F17: a producer gives up on what it is not told to send again, and nothing was written."""
+    node = SimNode()
+    client = node.client()
+    client.create("table", cleanup_policy="compact")
+    real, fails = SimJob.result, [True, False]
+
+    def result(job: SimJob) -> dict[str, Any]:
+        if fails.pop(0):
+            raise error("inspect: the worker process was killed by signal 9")
+        return real(job)
+
+    monkeypatch.setattr(SimJob, "result", result)
+    refused = client.produce("table", one_batch("a"))
+    assert (refused.error_code.name, refused.error_code.retriable) == ("not_enough_replicas", True)
+    assert client.produce("table", one_batch("a")).base_offset == 0
