@@ -22,25 +22,31 @@ ENDS = {DEPOSED: 1, LEADER: 3}
 
 
 class Brokers(ScriptedBrokers):
+    added = 0
+    """So many partitions were added since one of them was cut off."""
+
     def _values(self, number: int, key: int, body: Any) -> Any:
         values = super()._values(number, key, body)
         if key != METADATA:
             return values
         leader, epoch = (DEPOSED, 0) if number == DEPOSED else (LEADER, 1)
-        partition = {
-            "error_code": ErrorCode.none,
-            "partition_index": 0,
-            "leader_id": leader,
-            "leader_epoch": epoch,
-            "replica_nodes": [DEPOSED, LEADER, OTHER],
-            "isr_nodes": [leader],
-        }
+        partitions = [
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": index,
+                "leader_id": leader,
+                "leader_epoch": epoch,
+                "replica_nodes": [DEPOSED, LEADER, OTHER],
+                "isr_nodes": [leader],
+            }
+            for index in range(1 if number == DEPOSED else 1 + self.added)
+        ]
         topic = {
             "error_code": ErrorCode.none,
             "name": "t",
             "topic_id": UUID(int=7),
             "is_internal": False,
-            "partitions": [partition],
+            "partitions": partitions,
         }
         return {**values, "cluster_id": "c", "topics": [topic]}
 
@@ -52,15 +58,17 @@ class Brokers(ScriptedBrokers):
 
 def answer(number: int, key: int, body: Any) -> dict[str, Any]:
     assert key == LIST_OFFSETS
-    is_end = body.topics[0].partitions[0].timestamp == LATEST
-    row = {
-        "partition_index": 0,
-        "error_code": ErrorCode.none,
-        "timestamp": -1,
-        "offset": ENDS[number] if is_end else 0,
-        "leader_epoch": 0,
-    }
-    return {"topics": [{"name": "t", "partitions": [row]}]}
+    rows = [
+        {
+            "partition_index": asked.partition_index,
+            "error_code": ErrorCode.none,
+            "timestamp": -1,
+            "offset": ENDS[number] if asked.timestamp == LATEST else 0,
+            "leader_epoch": 0,
+        }
+        for asked in body.topics[0].partitions
+    ]
+    return {"topics": [{"name": "t", "partitions": rows}]}
 
 
 @pytest.fixture
@@ -106,6 +114,33 @@ def test_a_leader_that_was_deposed_is_not_believed_again(brokers: Brokers) -> No
         assert first["to"]["t"]["partitions"] == {"0": 3}
         brokers.die(OTHER)
         assert query.next(first, is_limited=False) == first
+
+
+def test_a_partition_is_not_gone_where_a_broker_has_not_heard_of_it(brokers: Brokers) -> None:
+    """The one that was asked so far dies, and the next one does not know that the topic grew."""
+    brokers.added = 1
+    with planner(brokers, OTHER, DEPOSED, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+        assert first["to"]["t"]["partitions"] == {"0": 3, "1": 3}
+        brokers.die(OTHER)
+        assert query.next(first, is_limited=False) == first
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_a_query_that_comes_back_asks_all_which_partitions_there_are(
+    brokers: Brokers, is_bounded: bool
+) -> None:
+    """Before it says that one is gone; also where nothing was read of the others yet."""
+    brokers.added = 1
+    with planner(brokers, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+    first["to"]["t"]["partitions"]["0"] = ENDS[DEPOSED]
+    with planner(brokers, DEPOSED, OTHER, LEADER) as later:
+        if is_bounded:
+            later.stop_at_what_is_there()
+        second = later.next(first, is_limited=False)
+    assert second["from"]["t"]["partitions"] == {"0": ENDS[DEPOSED], "1": 3}
+    assert second["to"]["t"]["partitions"] == {"0": 3, "1": 3}
 
 
 @pytest.mark.parametrize("is_bounded", [False, True])

@@ -62,10 +62,11 @@ class Cluster:
 class Leaderships:
     """The newest that was heard of each partition. A broker that is cut off from the others tells
     of leaders that were deposed meanwhile, itself perhaps among them: whoever believes it finds
-    a log that seems to have been cut off."""
+    a log that seems to have been cut off. It does not tell of partitions that were added, either,
+    which then seem to be gone: topics grow, and never shrink."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, int], Partition] = {}
+        self._newest: dict[str, dict[int, Partition]] = {}
 
     def corrected(self, heard: Cluster) -> Cluster:
         topics = {name: self._topic(topic) for name, topic in heard.topics.items()}
@@ -75,14 +76,12 @@ class Leaderships:
         if topic.topic_id is None:
             # Nobody knows whether it is still the same topic.
             return topic
-        newest = [self._partition((topic.topic_id, one.index), one) for one in topic.partitions]
-        return replace(topic, partitions=tuple(newest))
-
-    def _partition(self, place: tuple[str, int], heard: Partition) -> Partition:
-        known = self._newest.get(place)
-        if known is None or known.leader_epoch <= heard.leader_epoch:
-            known = self._newest[place] = heard
-        return known
+        newest = self._newest.setdefault(topic.topic_id, {})
+        for heard in topic.partitions:
+            known = newest.get(heard.index)
+            if known is None or known.leader_epoch <= heard.leader_epoch:
+                newest[heard.index] = heard
+        return replace(topic, partitions=tuple(newest[index] for index in sorted(newest)))
 
 
 def read_cluster(answer: Any) -> Cluster:

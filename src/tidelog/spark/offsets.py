@@ -43,14 +43,14 @@ def each_partition(positions: Positions) -> Iterator[tuple[TopicPartition, int]]
 
 
 def topics_behind(found: Positions, known: Positions) -> list[str]:
-    """Those that end, in what was found, before what is known of them."""
+    """Those that end, in what was found, before what is known of them, or lack a partition."""
     ends = dict(each_partition(found))
     return sorted(
         topic
         for topic, was in known.items()
         if topic in found
         and found[topic].topic_id == was.topic_id
-        and any(ends.get(TopicPartition(topic, one), at) < at for one, at in was.offsets.items())
+        and any(ends.get(TopicPartition(topic, one), -1) < at for one, at in was.offsets.items())
     )
 
 
