@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.client.marks import EARLIEST, LATEST
-from tidelog.spark.bounds import Bound, Committed, Offsets, Place, Times
+from tidelog.spark.bounds import ENDINGS, Bound, Committed, Offsets, Place, Times
 from tidelog.spark.logs import NO_RECORD, Logs
 from tidelog.spark.losses import Losses
 from tidelog.spark.offsets import Positions, each_partition, with_offsets
@@ -46,13 +46,26 @@ def resolve(bound: Bound, logs: Logs, latest: Positions, losses: Losses) -> Posi
 
 def _by_offsets(bound: Offsets, logs: Logs, latest: Positions, losses: Losses) -> Found:
     wanted = _exactly(bound.option, bound.offsets, latest)
-    return _clamped(wanted, bound.option, logs, latest, losses)
+    there = latest if bound.option in ENDINGS else _reached(wanted, logs, latest)
+    return _clamped(wanted, bound.option, logs, there, losses)
 
 
 def _by_group(group_id: str, logs: Logs, latest: Positions, losses: Losses) -> Found:
     committed = logs.committed(group_id)
     wanted = {one: committed.get(one, EARLIEST) for one, _ in each_partition(latest)}
-    return _clamped(wanted, f"group {group_id}", logs, latest, losses)
+    there = _reached(wanted, logs, latest)
+    return _clamped(wanted, f"group {group_id}", logs, there, losses)
+
+
+def _reached(wanted: Found, logs: Logs, latest: Positions) -> Positions:
+    """Who comes back to where it was may have come there with another isolation level, or by what
+    a newer leader said."""
+    ends = dict(each_partition(latest))
+    beyond = {one: at for one, at in wanted.items() if at > ends[one]}
+    if not beyond:
+        return latest
+    again = dict(each_partition(logs.latest(with_offsets(latest, beyond))))
+    return with_offsets(latest, again)
 
 
 def _clamped(wanted: Found, whose: str, logs: Logs, latest: Positions, losses: Losses) -> Found:
