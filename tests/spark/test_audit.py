@@ -134,6 +134,27 @@ def test_what_is_above_the_high_watermark_may_differ(spark: Any, tmp_path: Path)
     assert audited(spark, replicas(tmp_path, batches, shorter, shorter, watermark=290)).is_clean
 
 
+def test_copies_that_do_not_say_how_far_they_are_committed_are_refused(tmp_path: Path) -> None:
+    """P8: nothing of them would be compared, and they would be clean."""
+    batches = history(3)
+    subject = replicas(tmp_path, batches, batches[:1], watermark=15)
+    first, second = (one.log_dir for one in subject.replicas)
+    (Path(first) / HIGH_WATERMARKS).unlink()
+    found = of_log_dirs([first, second], TOPIC, is_compacted=False)
+    assert found.high_watermarks == {0: 15}
+    (Path(second) / HIGH_WATERMARKS).write_bytes(format_offsets({TopicPartition("other", 0): 1}))
+    with pytest.raises(BadValue, match="no replication-offset-checkpoint says how far"):
+        of_log_dirs([first, second], TOPIC, is_compacted=False)
+
+
+def test_of_replicas_that_never_had_a_record_nothing_is_committed(tmp_path: Path) -> None:
+    place = tmp_path / f"{TOPIC}-0"
+    place.mkdir()
+    (place / file_name(0, LOG)).touch()
+    found = of_log_dirs([str(tmp_path)], TOPIC, is_compacted=False)
+    assert found.high_watermarks == {0: 0}
+
+
 def test_a_bit_that_flipped_is_found(spark: Any, tmp_path: Path) -> None:
     batches = history()
     subject = replicas(tmp_path, batches, batches, batches)

@@ -27,6 +27,7 @@ from tidelog.log.checkpoints import (
 from tidelog.log.files import DELETED, LOG, TXN_INDEX, base_offset_of, file_name
 
 COMPACT: Final = "compact"
+_UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,19 +136,31 @@ def of_log_dirs(log_dirs: Iterable[str], topic: str, *, is_compacted: bool) -> S
         broker = _broker_of(log_dir)
         offsets = _checkpoint(log_dir, HIGH_WATERMARKS)
         for partition in _partitions_in(log_dir, topic):
-            known = offsets.get(TopicPartition(topic, partition), 0)
-            watermarks[partition] = max(watermarks.get(partition, 0), known)
+            known = offsets.get(TopicPartition(topic, partition), _UNKNOWN)
+            watermarks[partition] = max(watermarks.get(partition, _UNKNOWN), known)
             replicas.append(
                 Replica(partition=partition, broker=broker, log_dir=log_dir, topic=topic)
             )
+    _check_watermarks(replicas, watermarks)
     if not replicas:
         raise BadValue(f"topic {topic}: there is no replica of it in {', '.join(log_dirs)}")
     return Subject(
         topic=topic,
         replicas=sorted(replicas, key=lambda one: (one.partition, one.broker)),
-        high_watermarks=watermarks,
+        high_watermarks={one: max(0, known) for one, known in watermarks.items()},
         is_compacted=is_compacted,
     )
+
+
+def _check_watermarks(replicas: Iterable[Replica], watermarks: Mapping[int, int]) -> None:
+    """Where nobody says how far records are committed none would be looked at, and all be well."""
+    for one in replicas:
+        paths = [one.path(base) for base in one.segments()]
+        if watermarks[one.partition] == _UNKNOWN and any(map(os.path.getsize, paths)):
+            raise BadValue(
+                f"{one.folder}: no {HIGH_WATERMARKS} says how far it is committed, in any of the "
+                "log dirs: copy them with that file"
+            )
 
 
 def open_segment(path: str) -> int | None:
