@@ -18,7 +18,7 @@ from tidelog.client.cluster import text_of_id
 from tidelog.client.connection import Room
 from tidelog.client.errors import Unreachable
 from tidelog.client.fetch_link import FetchLink, FetchOptions
-from tidelog.client.leaders import MOVED, PAUSE_MS, Led, find_leader
+from tidelog.client.leaders import MOVED, NOT_LEADING, PAUSE_MS, Led, find_leader
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.sockets import now_ms, pause_ms
 from tidelog.wire.fetch_client import FetchedPartition
@@ -315,6 +315,8 @@ class _Reading:
     def _try_again(self, error: KafkaError | Unreachable) -> None:
         self._drop_link()
         if now_ms() + PAUSE_MS <= self._deadline_ms:
+            if isinstance(error, KafkaError) and error.code in NOT_LEADING:
+                self._client.hear_all([self._wanted.topic])
             pause_ms(PAUSE_MS)
         elif isinstance(error, KafkaError) and error.code in _GONE:
             raise self._lost(self._position, self._wanted.end, error.message) from error

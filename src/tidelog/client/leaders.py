@@ -29,6 +29,16 @@ MOVED: Final = frozenset(
 )
 """Errors after which it helps to look for the leader again."""
 
+NOT_LEADING: Final = frozenset(
+    (
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+    )
+)
+"""What is said by one who was named as the leader and is not. Whoever named it may be cut off from
+the others, and would name it for ever: then all are to be asked."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:

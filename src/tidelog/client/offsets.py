@@ -16,7 +16,7 @@ from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.cluster import NO_LEADER, Cluster
 from tidelog.client.coordinators import Question, ask_coordinators
-from tidelog.client.leaders import MOVED, PAUSE_MS, partition_of
+from tidelog.client.leaders import MOVED, NOT_LEADING, PAUSE_MS, partition_of
 from tidelog.client.marks import EARLIEST as EARLIEST
 from tidelog.client.marks import LATEST as LATEST
 from tidelog.client.sockets import now_ms, pause_ms
@@ -70,6 +70,8 @@ def list_many_offsets(
             continue
         if any(e.code not in RETRIED for e in errors) or now_ms() + PAUSE_MS > deadline_ms:
             raise errors[0]
+        if any(error.code in NOT_LEADING for error in errors):
+            client.hear_all(sorted({one.topic for one in missing}))
         pause_ms(PAUSE_MS)
 
 

@@ -24,6 +24,8 @@ class WriteRoutes:
         self._topics: dict[str, Topic] = {}
         self._leaders: dict[WriteQueue, Led] = {}
         self._links: dict[int, ProduceLink] = {}
+        self._doubtful: set[str] = set()
+        """Topics whose leaders all brokers are asked for."""
 
     @property
     def links(self) -> Mapping[int, ProduceLink]:
@@ -49,6 +51,9 @@ class WriteRoutes:
     def look_for(self, queues: Sequence[WriteQueue]) -> None:
         """Those whose leader is not found wait a while."""
         names = sorted({queue.topic for queue in queues})
+        if self._doubtful:
+            self._client.hear_all(sorted(self._doubtful))
+            self._doubtful.clear()
         try:
             cluster = self._client.cluster(names)
         except Unreachable as error:
@@ -62,9 +67,12 @@ class WriteRoutes:
             except KafkaError as error:
                 queue.wait(error.message, now_ms() + PAUSE_MS)
 
-    def forget(self, queue: WriteQueue) -> None:
-        """It is led by another one now."""
+    def forget(self, queue: WriteQueue, *, is_doubtful: bool = False) -> None:
+        """It is led by another one now. Whether whoever is asked has heard of that is doubtful
+        where it named one that does not lead."""
         self._leaders.pop(queue, None)
+        if is_doubtful:
+            self._doubtful.add(queue.topic)
 
     def link(self, broker_id: int) -> ProduceLink:
         if broker_id not in self._links:

@@ -12,7 +12,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.closing import Closing
 from tidelog.client.errors import Unreachable
-from tidelog.client.leaders import MOVED, PAUSE_MS
+from tidelog.client.leaders import MOVED, NOT_LEADING, PAUSE_MS
 from tidelog.client.produce_link import Outcome, Parcel
 from tidelog.client.producer_id import new_producer
 from tidelog.client.sockets import now_ms, pause_ms, readable
@@ -30,6 +30,8 @@ REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
 _WRITTEN: Final = (ErrorCode.none, ErrorCode.duplicate_sequence_number)
 _OUT_OF_STEP: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
 _TOO_LARGE: Final = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
+_DOUBTFUL: Final = NOT_LEADING | {ErrorCode.request_timed_out}
+"""A leader that is cut off waits in vain for followers that have another one by now."""
 _RETRIED: Final = MOVED | {
     ErrorCode.request_timed_out,
     ErrorCode.not_enough_replicas,
@@ -239,8 +241,8 @@ class BatchWriter(Closing):
             raise _refused(outcome)
         if code in _OUT_OF_STEP and queue.is_first(batch):
             queue.is_out_of_step = True
-        if code in MOVED:
-            self._routes.forget(queue)
+        if code in MOVED or code in _DOUBTFUL:
+            self._routes.forget(queue, is_doubtful=code in _DOUBTFUL)
         self._send_again(queue, batch, message)
 
     def _lose(self, leader: int, why: str) -> None:

@@ -1,0 +1,108 @@
+"""A broker that is cut off from the others goes on telling who led before: whoever asks it first
+finds the leader all the same, as the others know (P1, P5)."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+
+from support import scripted_brokers
+from support.bulk import batch_of, read_all, whole
+from support.scripted_brokers import METADATA, ScriptedBrokers
+from tidelog.base.errors import ErrorCode
+from tidelog.client.client import Client
+from tidelog.client.fetching import RangeReader
+from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.writing import BatchWriter
+
+CUT_OFF, DEPOSED, LEADER = 1, 2, 3
+PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
+RECORDS: Final = bytes(batch_of([b"a", b"b"]))
+END: Final = 2
+SHORT_MS: Final = 3_000
+
+
+class Brokers(ScriptedBrokers):
+    believed = DEPOSED
+    """Who leads by what the one says that is cut off."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer_of, ())
+
+    def _values(self, number: int, key: int, body: Any) -> Any:
+        values = super()._values(number, key, body)
+        if key != METADATA:
+            return values
+        leader, epoch = (self.believed, 0) if number == CUT_OFF else (LEADER, 1)
+        partition = {
+            "error_code": ErrorCode.none,
+            "partition_index": 0,
+            "leader_id": leader,
+            "leader_epoch": epoch,
+            "replica_nodes": [CUT_OFF, DEPOSED, LEADER],
+            "isr_nodes": [CUT_OFF, DEPOSED, LEADER],
+        }
+        topic = {
+            "error_code": ErrorCode.none,
+            "name": "t",
+            "topic_id": UUID(int=7),
+            "is_internal": False,
+            "partitions": [partition],
+        }
+        return {**values, "cluster_id": "c", "topics": [topic]}
+
+    def _answer_of(self, number: int, key: int, _body: Any) -> Mapping[str, Any]:
+        code = ErrorCode.none if number == LEADER else ErrorCode.not_leader_or_follower
+        if number == CUT_OFF:
+            # It waits for followers that went elsewhere.
+            time.sleep(0.05)
+            code = ErrorCode.request_timed_out
+        row: dict[str, Any] = {"index": 0, "partition_index": 0, "error_code": code}
+        if key == PRODUCE:
+            return {"responses": [{"name": "t", "partition_responses": [row]}]}
+        if key == LIST_OFFSETS:
+            row |= {"timestamp": -1, "offset": END, "leader_epoch": 1}
+            return {"topics": [{"name": "t", "partitions": [row]}]}
+        row |= {"high_watermark": END, "last_stable_offset": END, "log_start_offset": 0}
+        row |= {"aborted_transactions": None, "records": RECORDS}
+        topics = [{"topic": "t", "partitions": [row]}]
+        return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+    monkeypatch.setattr(scripted_brokers, "BROKERS", (CUT_OFF, DEPOSED, LEADER))
+    monkeypatch.setitem(scripted_brokers._SERVED_MAX, LIST_OFFSETS, 7)
+    monkeypatch.setitem(scripted_brokers._SERVED_MAX, PRODUCE, 9)
+    made = Brokers()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def client(brokers: Brokers) -> Iterator[Client]:
+    with Client(brokers.addresses[CUT_OFF], timeout_ms=SHORT_MS) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("believed", [CUT_OFF, DEPOSED])
+def test_a_writer_finds_the_leader(brokers: Brokers, client: Client, believed: int) -> None:
+    brokers.believed = believed
+    with BatchWriter(client, is_idempotent=False, timeout_ms=SHORT_MS) as writer:
+        writer.send("t", 0, batch_of([b"x"]))
+        writer.flush()
+        assert writer.acknowledged() == [("t", 0, 0, 1)]
+    assert brokers.asked[-1] == (LEADER, PRODUCE)
+
+
+def test_a_reader_finds_the_leader(client: Client) -> None:
+    with RangeReader(client) as reader:
+        assert read_all(reader, whole("t", END)) == [(0, b"a"), (1, b"b")]
+
+
+def test_where_a_partition_ends_the_leader_says(client: Client) -> None:
+    assert list_offsets(client, "t", {0: LATEST}) == {0: END}
