@@ -3,6 +3,7 @@ finds the leader all the same, as the others know (P1, P5)."""
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from support.bulk import batch_of, read_all, whole
 from support.scripted_brokers import METADATA, ScriptedBrokers
 from tidelog.base.errors import ErrorCode
 from tidelog.client.client import Client
-from tidelog.client.fetching import RangeReader
+from tidelog.client.fetching import DataLost, RangeReader
 from tidelog.client.offsets import LATEST, list_offsets
 from tidelog.client.writing import BatchWriter
 
@@ -27,6 +28,8 @@ SHORT_MS: Final = 3_000
 class Brokers(ScriptedBrokers):
     believed = DEPOSED
     """Who leads by what the one says that is cut off."""
+    former_id = UUID(int=7)
+    """Of the topic, by what it says."""
 
     def __init__(self) -> None:
         super().__init__(self._answer_of, ())
@@ -47,7 +50,7 @@ class Brokers(ScriptedBrokers):
         topic = {
             "error_code": ErrorCode.none,
             "name": "t",
-            "topic_id": UUID(int=7),
+            "topic_id": self.former_id if number == CUT_OFF else UUID(int=7),
             "is_internal": False,
             "partitions": [partition],
         }
@@ -102,6 +105,18 @@ def test_a_writer_finds_the_leader(brokers: Brokers, client: Client, believed: i
 def test_a_reader_finds_the_leader(client: Client) -> None:
     with RangeReader(client) as reader:
         assert read_all(reader, whole("t", END)) == [(0, b"a"), (1, b"b")]
+
+
+def test_a_topic_that_was_made_again_is_read_though_one_broker_knows_the_former(
+    brokers: Brokers, client: Client
+) -> None:
+    """It is not lost: with `failOnDataLoss=false` Spark would go on behind it."""
+    brokers.former_id = UUID(int=6)
+    wanted = replace(whole("t", END), topic_id=UUID(int=7).bytes)
+    with RangeReader(client) as reader:
+        assert read_all(reader, wanted) == [(0, b"a"), (1, b"b")]
+        with pytest.raises(DataLost, match="deleted and made again"):
+            read_all(reader, replace(wanted, topic_id=UUID(int=5).bytes))
 
 
 def test_where_a_partition_ends_the_leader_says(client: Client) -> None:

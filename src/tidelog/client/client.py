@@ -62,15 +62,17 @@ class Client(Closing):
         self._cluster = self._heard(self.ask(apis.METADATA, values))
         return self._cluster
 
-    def hear_all(self, topics: Iterable[str]) -> None:
+    def hear_all(self, topics: Iterable[str]) -> list[Cluster]:
         """Asks every broker who leads, as far as it is there: the newest of what they say counts
-        from now on."""
+        from now on. What each says of topics that were made again is theirs."""
         names = [{"name": name} for name in topics]
         values = {"topics": names, "allow_auto_topic_creation": False}
+        heard: list[Cluster] = []
         for broker_id in self._cluster.brokers if self._cluster is not None else ():
             with suppress(Unreachable, KafkaError):
                 deadline_ms = now_ms() + min(_HEARING_MS, self.timeout_ms)
-                self._heard(self._ask(apis.METADATA, values, broker_id, deadline_ms))
+                heard.append(self._heard(self._ask(apis.METADATA, values, broker_id, deadline_ms)))
+        return heard
 
     def _heard(self, answer: Any) -> Cluster:
         return self._leaderships.corrected(read_cluster(answer))

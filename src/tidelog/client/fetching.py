@@ -18,7 +18,7 @@ from tidelog.client.cluster import text_of_id
 from tidelog.client.connection import Room
 from tidelog.client.errors import Unreachable
 from tidelog.client.fetch_link import FetchLink, FetchOptions
-from tidelog.client.leaders import MOVED, NOT_LEADING, PAUSE_MS, Led, find_leader
+from tidelog.client.leaders import MOVED, NOT_LEADING, PAUSE_MS, Led, find_leader, leader_of
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.sockets import now_ms, pause_ms
 from tidelog.wire.fetch_client import FetchedPartition
@@ -191,15 +191,20 @@ class _Reading:
         led = find_leader(self._client, self._wanted.topic, self._wanted.partition)
         if self._topic_id is None:
             self._topic_id = led.topic_id
-        if led.topic_id is not None and led.topic_id != self._topic_id:
-            assert self._topic_id is not None
-            raise self._lost(
-                self._position,
-                self._wanted.end,
-                f"the topic was deleted and made again: its id was {text_of_id(self._topic_id)} "
-                f"and is now {text_of_id(led.topic_id)}",
-            )
-        return led
+        if led.topic_id is None or led.topic_id == self._topic_id:
+            return led
+        assert self._topic_id is not None
+        wanted_id, found_id = text_of_id(self._topic_id), text_of_id(led.topic_id)
+        # One that lags behind the others, or is cut off, tells of the topic that was there before.
+        for cluster in self._client.hear_all([self._wanted.topic]):
+            topic = cluster.topics.get(self._wanted.topic)
+            if topic is not None and topic.topic_id == wanted_id:
+                return leader_of(topic, self._wanted.partition)
+        raise self._lost(
+            self._position,
+            self._wanted.end,
+            f"the topic was deleted and made again: its id was {wanted_id} and is now {found_id}",
+        )
 
     def _take(self, records: memoryview) -> memoryview:
         walked = self._walk(records)
