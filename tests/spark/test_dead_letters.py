@@ -44,6 +44,13 @@ def test_what_decodes_goes_on_with_all_its_columns(spark: SparkSession) -> None:
     assert bad.count() == 0
 
 
+def test_numbers_that_only_spark_knows_decode(spark: SparkSession) -> None:
+    values = [b'{"x": NaN}', b'{"x": -INF}', b'{"x": NaN}, "y": 0']
+    good, bad = split(records(spark, *values), json_value("x double"))
+    assert [str(row.parsed.x) for row in good.collect()] == ["nan", "-inf"]
+    assert [bytes(row.value) for row in bad.collect()] == [values[-1]]
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -56,6 +63,9 @@ def test_what_decodes_goes_on_with_all_its_columns(spark: SparkSession) -> None:
         (b'{"id": 1}, {"id": 2}', "value is not JSON of id bigint, name string"),
         (b'{"id": 1}}', "value is not JSON of id bigint, name string"),
         (b'{"id": 1}]', "value is not JSON of id bigint, name string"),
+        (b'{"id": 1}, "x": 2', "value is not JSON of id bigint, name string"),
+        (b'{"id": 1}, "end": 0}', "value is not JSON of id bigint, name string"),
+        (b'{"id": 1}], "x": [2', "value is not JSON of id bigint, name string"),
         (b"\xff\xfe", "value is not UTF-8"),
         (None, "value is null"),
     ],

@@ -38,12 +38,24 @@ def json_value(schema: str, column: str = "value") -> Parsed:
     framed = sql.concat(sql.lit('{"one":'), text, sql.lit(',"end":0}'))
     read = sql.from_json(framed, f"one struct<{schema}>, end int, {_NOT_JSON} string", options)
     is_whole = read["one"].isNotNull() & read["end"].isNotNull() & read[_NOT_JSON].isNull()
+    is_json = sql.coalesce(is_whole & _is_single(text), sql.lit(False))
     reason = (
         sql.when(sql.col(column).isNull(), f"{column} is null")
         .when(~sql.is_valid_utf8(text), f"{column} is not UTF-8")
-        .when(~sql.coalesce(is_whole, sql.lit(False)), f"{column} is not JSON of {schema}")
+        .when(~is_json, f"{column} is not JSON of {schema}")
     )
     return Parsed(content=read["one"], reason=reason)
+
+
+def _is_single(text: Column) -> Column:
+    """Of what can be a member of an object: that it is one member and not several, as no text can
+    be several members of an object and an entry of a list."""
+    listed = sql.concat(sql.lit("["), text, sql.lit("]"))
+    # Counting is cheaper, and does not know NaN.
+    entries = sql.coalesce(
+        sql.json_array_length(listed), sql.size(sql.from_json(listed, "array<string>"))
+    )
+    return entries == 1
 
 
 def expression(content: Column, reason: str) -> Parsed:
