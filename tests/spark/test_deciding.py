@@ -16,7 +16,7 @@ from clients.confluent import consumer
 from support.servers import Server
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.client.client import Client
-from tidelog.client.offsets import Committed
+from tidelog.client.offsets import Committed, committed_by_groups
 from tidelog.client.transacting import FENCED, begin, commit_offsets
 from tidelog.client.transactions import TransactionFilter, list_transactions
 from tidelog.spark import deciding, task_writing
@@ -26,9 +26,9 @@ from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.task_writing import Place, prepare_rows
 
 ROWS = [b"row-%d" % number for number in range(30)]
-STEPS = 10
+STEPS = 11
 """More calls of brokers than any commit here makes."""
-CARRYING_OUT = 7
+CARRYING_OUT = 8
 """The first call after the decision that does something."""
 
 
@@ -148,7 +148,7 @@ def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
         except Killed:
             pass
         else:
-            assert step > 9, "it makes at least nine calls"
+            assert step > 10, "it makes at least ten calls"
     query.deciding().commit(query.run(1, 3))
     query.deciding().commit(query.run(2, 1, [b"after"]))
     assert query.seen(log_server) == Counter([b"before", *ROWS, b"after"])
@@ -330,6 +330,38 @@ def test_a_driver_that_was_overtaken_while_it_decided_does_not_decide(
             query.deciding().commit(slow)
     query.deciding().abort(slow)
     assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_coordinator_that_was_replaced_without_knowing_it_decides_nothing_twice(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V14: it is cut off from the others, and tells the next driver of a decision before the last,
+    until it hears that another one takes commits."""
+    query.deciding().commit(query.run(0, 1, [b"before"]))
+    former = committed_by_groups(query.client, [group_of(query.name)])
+    query.deciding().commit(query.run(1, 2))
+    is_cut_off = True
+
+    def told(*arguments: Any, **named: Any) -> Any:
+        is_asked = arguments[1] == [group_of(query.name)]
+        return former if is_cut_off and is_asked else committed_by_groups(*arguments, **named)
+
+    def taken(*arguments: Any) -> None:
+        nonlocal is_cut_off
+        is_cut_off = False
+        commit_offsets(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deciding, "committed_by_groups", told)
+        patch.setattr(deciding, "commit_offsets", taken)
+        again = query.run(1, 3)
+        with pytest.raises(KafkaError, match="a decision was made"):
+            query.deciding().commit(again)
+    query.deciding().abort(again)
+    query.deciding().commit(query.run(1, 1))
+    query.deciding().commit(query.run(2, 1, [b"after"]))
+    assert query.seen(log_server) == Counter([b"before", *ROWS, b"after"])
+    assert query.open_now() == []
 
 
 def test_what_was_decided_and_then_given_up_is_said_loudly(

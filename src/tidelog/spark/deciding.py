@@ -59,7 +59,7 @@ class Deciding:
             return known
         if known is None or known.batch < wanted.batch:
             self._check_open(wanted)
-            self._note(driver, group_of(self._query), wanted.offsets())
+            self._decide(driver, wanted, known)
             known = wanted
         self._carry_out(known)
         self._leave(wanted, but=known)
@@ -98,9 +98,25 @@ class Deciding:
                 f"runs on this checkpoint",
             )
 
-    def _note(self, driver: OpenTransaction, group: str, offsets: Notes) -> None:
+    def _decide(self, driver: OpenTransaction, wanted: Decision, known: Decision | None) -> None:
         """All at once, and only if no other driver has taken over; who looks sees it then."""
+        group = group_of(self._query)
+        commit_offsets(self._client, driver, group, wanted.offsets())
+        # Whoever takes that down is the group's coordinator. The one that was asked before may have
+        # been replaced without knowing it, and then told of what was decided until then.
+        if last_decision(self._client, self._query) != known:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"query {self._query}, batch {wanted.batch}: a decision was made that the "
+                "coordinator did not know of when it was asked; run the batch again",
+            )
+        self._end_note(driver, group)
+
+    def _note(self, driver: OpenTransaction, group: str, offsets: Notes) -> None:
         commit_offsets(self._client, driver, group, offsets)
+        self._end_note(driver, group)
+
+    def _end_note(self, driver: OpenTransaction, group: str) -> None:
         end(self._client, driver, is_commit=True)
         _committed(self._client, group, stable_only=True)
 
