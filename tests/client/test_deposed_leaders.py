@@ -13,13 +13,14 @@ from support import scripted_brokers
 from support.bulk import batch_of, read_all, whole
 from support.scripted_brokers import METADATA, ScriptedBrokers
 from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.fetching import DataLost, RangeReader
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.offsets import LATEST, committed_offsets, list_offsets
 from tidelog.client.writing import BatchWriter
 
 CUT_OFF, DEPOSED, LEADER = 1, 2, 3
-PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
+PRODUCE, LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR = 0, 2, 9, 10
 RECORDS: Final = bytes(batch_of([b"a", b"b"]))
 END: Final = 2
 SHORT_MS: Final = 3_000
@@ -63,6 +64,12 @@ class Brokers(ScriptedBrokers):
             time.sleep(0.05)
             code = ErrorCode.request_timed_out
         row: dict[str, Any] = {"index": 0, "partition_index": 0, "error_code": code}
+        if key == FIND_COORDINATOR:
+            place = self.believed if number == CUT_OFF else LEADER
+            row |= {"key": "g", "node_id": place, "error_code": ErrorCode.none}
+            return {"coordinators": [row]}
+        if key == OFFSET_FETCH:
+            return {"groups": [self._group(number)]}
         if key == PRODUCE:
             return {"responses": [{"name": "t", "partition_responses": [row]}]}
         if key == LIST_OFFSETS:
@@ -72,6 +79,13 @@ class Brokers(ScriptedBrokers):
         row |= {"aborted_transactions": None, "records": RECORDS}
         topics = [{"topic": "t", "partitions": [row]}]
         return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
+
+    def _group(self, number: int) -> Mapping[str, Any]:
+        code = {CUT_OFF: ErrorCode.coordinator_not_available, DEPOSED: ErrorCode.not_coordinator}
+        row: dict[str, Any] = {"partition_index": 0, "committed_offset": END, "metadata": ""}
+        row |= {"committed_leader_epoch": -1, "error_code": ErrorCode.none}
+        topics = [{"name": "t", "partitions": [row]}]
+        return {"group_id": "g", "topics": topics, "error_code": code.get(number, ErrorCode.none)}
 
 
 @pytest.fixture
@@ -121,3 +135,9 @@ def test_a_topic_that_was_made_again_is_read_though_one_broker_knows_the_former(
 
 def test_where_a_partition_ends_the_leader_says(client: Client) -> None:
     assert list_offsets(client, "t", {0: LATEST}) == {0: END}
+
+
+@pytest.mark.parametrize("believed", [CUT_OFF, DEPOSED])
+def test_a_group_finds_its_coordinator(brokers: Brokers, client: Client, believed: int) -> None:
+    brokers.believed = believed
+    assert committed_offsets(client, "g") == {TopicPartition("t", 0): END}

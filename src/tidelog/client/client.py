@@ -67,12 +67,16 @@ class Client(Closing):
         from now on. What each says of topics that were made again is theirs."""
         names = [{"name": name} for name in topics]
         values = {"topics": names, "allow_auto_topic_creation": False}
-        heard: list[Cluster] = []
+        return [self._heard(answer) for answer in self.ask_each(apis.METADATA, values)]
+
+    def ask_each(self, api: Api, values: Values) -> list[Any]:
+        """What every broker answers, as far as it is there."""
+        answers: list[Any] = []
         for broker_id in self._cluster.brokers if self._cluster is not None else ():
             with suppress(Unreachable, KafkaError):
                 deadline_ms = now_ms() + min(_HEARING_MS, self.timeout_ms)
-                heard.append(self._heard(self._ask(apis.METADATA, values, broker_id, deadline_ms)))
-        return heard
+                answers.append(self._ask(api, values, broker_id, deadline_ms))
+        return answers
 
     def _heard(self, answer: Any) -> Cluster:
         return self._leaderships.corrected(read_cluster(answer))

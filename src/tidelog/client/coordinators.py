@@ -5,7 +5,7 @@ name it is about, in one request for all names of one broker, and names whose co
 or is still reading its log are looked up and asked about again, until the time for it is over.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -30,6 +30,14 @@ _LATER: Final = frozenset(
     )
 )
 """What is said while another broker takes over, or something is under way; it passes."""
+
+_REPLACED: Final = (
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+    ErrorCode.request_timed_out,
+)
+"""What a coordinator says that was replaced, or is cut off. Whoever named it may be cut off too,
+and would name it for ever."""
 
 _NAMES_MAX: Final = 100
 """In one request, so that a broker is not held up by it, and need not refuse it."""
@@ -72,7 +80,7 @@ def ask_coordinators(client: Client, question: Question, names: Iterable[str]) -
     left = wanted
     while left:
         for some in (left[at : at + _NAMES_MAX] for at in range(0, len(left), _NAMES_MAX)):
-            found |= _ask_once(client, question, some)
+            found |= _ask_once(client, question, some, _replaced(found))
         left = [name for name in left if found[name].code in retried]
         if left and now_ms() + PAUSE_MS > deadline_ms:
             break
@@ -113,8 +121,14 @@ def _ask_broker(
     return code
 
 
-def _ask_once(client: Client, question: Question, names: Sequence[str]) -> dict[str, Told]:
-    found, by_broker = _find(client, question.kind, names)
+def _replaced(found: Mapping[str, Told]) -> dict[str, int]:
+    return {name: told.coordinator for name, told in found.items() if told.code in _REPLACED}
+
+
+def _ask_once(
+    client: Client, question: Question, names: Sequence[str], replaced: Mapping[str, int]
+) -> dict[str, Told]:
+    found, by_broker = _find(client, question.kind, names, replaced)
     for broker, theirs in by_broker.items():
         try:
             answer = client.ask(question.api, question.values(theirs), broker)
@@ -130,15 +144,29 @@ def _ask_once(client: Client, question: Question, names: Sequence[str]) -> dict[
 
 
 def _find(
-    client: Client, kind: Kind, names: Sequence[str]
+    client: Client, kind: Kind, names: Sequence[str], replaced: Mapping[str, int]
 ) -> tuple[dict[str, Told], dict[int, list[str]]]:
     """Names whose coordinator is not known, and those of each coordinator."""
     values = {"key_type": _KINDS[kind], "coordinator_keys": names}
+    rows = {row.key: row for row in client.ask(apis.FIND_COORDINATOR, values).coordinators}
+    again = [name for name, row in rows.items() if row.node_id == replaced.get(name)]
+    if again:
+        rows |= _find_elsewhere(client, {**values, "coordinator_keys": again}, replaced)
     unknown: dict[str, Told] = {}
     by_broker: dict[int, list[str]] = {}
-    for row in client.ask(apis.FIND_COORDINATOR, values).coordinators:
+    for row in rows.values():
         if row.error_code is ErrorCode.none:
             by_broker.setdefault(row.node_id, []).append(row.key)
         else:
             unknown[row.key] = Told(coordinator=-1, code=row.error_code, row=row)
     return unknown, by_broker
+
+
+def _find_elsewhere(client: Client, values: Values, replaced: Mapping[str, int]) -> dict[str, Any]:
+    """What other brokers say of names, where they name another one."""
+    return {
+        row.key: row
+        for answer in client.ask_each(apis.FIND_COORDINATOR, values)
+        for row in answer.coordinators
+        if row.error_code is ErrorCode.none and row.node_id != replaced[row.key]
+    }
