@@ -11,8 +11,10 @@ import pytest
 from support import scripted_brokers
 from support.scripted_brokers import METADATA, ScriptedBrokers
 from tidelog.base.errors import ErrorCode
+from tidelog.client.cluster import text_of_id
 from tidelog.client.sockets import now_ms
 from tidelog.spark.logs import BrokerLogs
+from tidelog.spark.losses import DataLoss
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.stream_planning import IDLE_MS, StreamPlanner
 
@@ -24,6 +26,8 @@ ENDS = {DEPOSED: 1, LEADER: 3}
 class Brokers(ScriptedBrokers):
     added = 0
     """So many partitions were added since one of them was cut off."""
+    former_id = UUID(int=7)
+    """Of the topic, by what that one says."""
 
     def _values(self, number: int, key: int, body: Any) -> Any:
         values = super()._values(number, key, body)
@@ -44,7 +48,7 @@ class Brokers(ScriptedBrokers):
         topic = {
             "error_code": ErrorCode.none,
             "name": "t",
-            "topic_id": UUID(int=7),
+            "topic_id": self.former_id if number == DEPOSED else UUID(int=7),
             "is_internal": False,
             "partitions": partitions,
         }
@@ -152,3 +156,27 @@ def test_a_query_that_comes_back_asks_all_who_leads(brokers: Brokers, is_bounded
         if is_bounded:
             later.stop_at_what_is_there()
         assert later.next(first, is_limited=False) == first
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_a_topic_is_not_another_one_where_a_broker_knows_the_former(
+    brokers: Brokers, is_bounded: bool
+) -> None:
+    """The topic was made again when that one was cut off already."""
+    brokers.former_id = UUID(int=6)
+    with planner(brokers, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+    with planner(brokers, DEPOSED, OTHER, LEADER) as later:
+        if is_bounded:
+            later.stop_at_what_is_there()
+        assert later.next(first, is_limited=False) == first
+
+
+def test_a_topic_that_was_made_again_is_a_loss_where_no_broker_knows_the_former(
+    brokers: Brokers,
+) -> None:
+    with planner(brokers, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+        first["to"]["t"]["id"] = text_of_id(UUID(int=5).bytes)
+        with pytest.raises(DataLoss, match="topic t was deleted and made again"):
+            query.next(first, is_limited=False)

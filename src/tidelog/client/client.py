@@ -69,6 +69,11 @@ class Client(Closing):
         values = {"topics": names, "allow_auto_topic_creation": False}
         return [self._heard(answer) for answer in self.ask_each(apis.METADATA, values)]
 
+    def turn_away(self) -> None:
+        """What any broker may answer is asked of another one from now on."""
+        for address in list(self._connections)[:1]:
+            self._forget(address)
+
     def ask_each(self, api: Api, values: Values) -> list[Any]:
         """What every broker answers, as far as it is there."""
         answers: list[Any] = []

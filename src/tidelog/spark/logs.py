@@ -28,6 +28,7 @@ from tidelog.spark.offsets import (
     TopicOffsets,
     each_partition,
     topics_behind,
+    topics_replaced,
     with_offsets,
 )
 from tidelog.spark.options import Connecting, Subscription
@@ -70,20 +71,35 @@ class BrokerLogs:
     def latest(self, known: Positions | None = None) -> Positions:
         """A broker that has just started knows of no topics yet, so that one which seems to be
         gone is looked for again; and one that is cut off from the others may take itself for the
-        leader still, so that where an end has gone back all are asked who leads."""
+        leader still, so that where an end has gone back all are asked who leads, and where a topic
+        is another one, whether most know it as it was."""
         known = known or {}
         expected = {*self._expected, *known}
         found = self._held(self._retried(self._latest), known)
         for _ in range(self._connecting.retries):
             behind = topics_behind(found, known)
-            if not behind and all(topic in found for topic in expected):
+            is_told_wrong = self._is_told_of_former(found, known)
+            if not behind and not is_told_wrong and all(topic in found for topic in expected):
                 break
             pause_ms(self._connecting.retry_delay_ms)
             if behind:
                 self._connected().hear_all(behind)
+            if is_told_wrong:
+                self._connected().turn_away()
             found = self._held(self._retried(self._latest), known)
         self._expected = tuple(found)
         return found
+
+    def _is_told_of_former(self, found: Positions, known: Positions) -> bool:
+        """Whether a topic was found that is another one than the known, which most brokers know:
+        whoever told of it has not heard that it was deleted."""
+        replaced = topics_replaced(found, known)
+        heard = self._connected().hear_all(replaced) if replaced else []
+        for name, known_id in replaced.items():
+            ids = [cluster.topics[name].topic_id for cluster in heard if name in cluster.topics]
+            if ids.count(known_id) > ids.count(found[name].topic_id):
+                return True
+        return False
 
     def _held(self, found: Positions, known: Positions) -> Positions:
         """A query that counted what is not committed, and no longer does, may have read into a

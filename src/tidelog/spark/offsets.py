@@ -54,6 +54,15 @@ def topics_behind(found: Positions, known: Positions) -> list[str]:
     )
 
 
+def topics_replaced(found: Positions, known: Positions) -> dict[str, str]:
+    """Those that are others, in what was found, than those that are known, and the known ids."""
+    return {
+        topic: was.topic_id
+        for topic, was in known.items()
+        if topic in found and was.topic_id not in (None, found[topic].topic_id)
+    }
+
+
 def with_offsets(positions: Positions, offsets: Mapping[TopicPartition, int]) -> Positions:
     """The same partitions, at these offsets where there is one."""
     return {

@@ -25,6 +25,7 @@ from tidelog.spark.offsets import (
     positions_to_json,
     read_offset,
     topics_behind,
+    topics_replaced,
     with_offsets,
 )
 from tidelog.spark.options import SourceOptions
@@ -113,7 +114,8 @@ class StreamPlanner:
         """What a broker did not tell of, when it was asked what is there, is asked for again."""
         if self._target is None:
             return self._logs.latest(known)
-        if not known.keys() <= self._target.keys() or topics_behind(self._target, known):
+        is_told_wrong = topics_behind(self._target, known) or topics_replaced(self._target, known)
+        if is_told_wrong or not known.keys() <= self._target.keys():
             self._target = self._logs.latest(known)
         return self._target
 
