@@ -140,8 +140,9 @@ class Partition:
         epochs = (state.leader_epoch, state.state_version)
         replica.become_leader(epochs, state.replicas, state.isr, now_ms)
         self.leader_epoch = state.leader_epoch
+        # Who goes on may be flushing a batch, of which followers are told when that is done.
+        self._end = self._end if self.is_led else self.log.log_end_offset
         self.is_led = True
-        self._end = self.log.log_end_offset
         if replica.high_watermark > before:
             self._committed()
         self._refuse_if_too_few()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support.brokers import SimNode
+from support.brokers import SimNode, one_batch
 from tidelog.base.control import LeaderAndIsrRequest, LeaderAndIsrResponse, TopicState
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_LEADER, PartitionInfo
@@ -129,3 +129,23 @@ def test_readers_that_wait_in_an_earlier_epoch_are_told() -> None:
     assert woken == []
     tell(node, partition, leader_epoch=2, state_version=3)
     assert woken == ["reader", "follower"]
+
+
+def test_who_goes_on_to_lead_while_a_batch_is_flushed_sends_it_to_followers() -> None:
+    """R2: what a leader has written itself may be told by the controller first, and then nothing
+    else would wake a follower that has all there was."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", flush_messages=1)
+    partition = node.broker.partitions.find("events", 0)
+    epochs = {0: node.broker.metadata.broker_epoch, 1: 7}
+    changes = {"replicas": (0, 1), "broker_epochs": epochs}
+    tell(node, partition, isr=(0, 1), leader_epoch=1, state_version=1, **changes)
+    woken: list[str] = []
+    partition.end_waiters[Woken(woken, "follower")] = None
+    client.send_produce("events", one_batch("a"), acks=1)
+    assert node.loop.run_until(lambda: partition.log.log_end_offset == 1)
+    assert (partition.is_busy, woken) == (True, []), "it is being flushed"
+    tell(node, partition, isr=(0, 1), leader_epoch=1, state_version=2)
+    client.wait()
+    assert woken == ["follower"]
