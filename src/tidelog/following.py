@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from tidelog.base.errors import KafkaError
 from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.base.ports import Clock
+from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
@@ -126,6 +127,9 @@ class Following:
         partition, leader = self.partition, (high_watermark, log_start_offset)
         if self.is_over or partition.is_busy:
             return 0
+        if partition.log.settings.flush_messages < LONG_MAX:
+            # A leader that is lost before the rest comes must not hear of what is not durable.
+            return 0
         if partition.replica.answered(leader_epoch, 0, None, log_start_offset) is not APPEND:
             return 0
         try:
@@ -196,7 +200,10 @@ class Following:
                 return self._append_slowly(_lasting(records), leader)
             log.append_as_follower(records, self.leader_epoch, leader[0])
         self._has_followed(size, leader)
-        return True
+        if not self._slow.must_be_flushed(partition.log):
+            return True
+        self._settle(partial(self._asker.ready, self))
+        return None
 
     def _begin_with(self, records: memoryview) -> None:
         """A leader's log may start in the middle of a batch, which it sends as a whole: an empty
@@ -239,8 +246,21 @@ class Following:
                 self._has_followed(len(pending.data), leader)
         except KafkaError as wrong:
             _log.error("not replicated partition=%s why=%s", partition.name, wrong.message)
-        partition.is_busy = False
-        partition.became_idle()
+        self._settle(then)
+
+    def _settle(self, then: Callable[[], None]) -> None:
+        """Goes on when what was appended is durable, where `flush.messages` asks for that: the next
+        fetch tells the leader of it, and the leader tells producers."""
+        log = self.partition.log
+        if log.is_gone or log.home.failure is not None or not self._slow.must_be_flushed(log):
+            self._become_idle(then)
+        else:
+            self.partition.is_busy = True
+            self._slow.flush(log, partial(self._become_idle, then))
+
+    def _become_idle(self, then: Callable[[], None]) -> None:
+        self.partition.is_busy = False
+        self.partition.became_idle()
         then()
 
     def _cut(self, *, is_restart: bool) -> None:

@@ -103,6 +103,23 @@ class SlowAppends:
         self._gauge.ends()
         return size
 
+    def must_be_flushed(self, log: PartitionLog) -> bool:
+        """Whether there is so much in a log that is not durable that nobody may be told of it."""
+        return log.log_end_offset - log.recovery_point >= log.settings.flush_messages
+
+    def flush(self, log: PartitionLog, done: Callable[[], None]) -> None:
+        """Makes durable what is in a log. If that fails its dir is offline when `done` is told."""
+        assert isinstance(log.home, LogDir)
+        self._work.run(f"flush {log.partition}", log.home, self._making_durable(log, done))
+
+    def _making_durable(self, log: PartitionLog, done: Callable[[], None]) -> Steps:
+        try:
+            yield from log.flushing(self._clock.now_ms())
+        except KafkaError:
+            done()
+            raise
+        done()
+
     @property
     def is_idle(self) -> bool:
         return not self._queues
@@ -215,7 +232,7 @@ class SlowAppends:
     def _in_the_log(self, partition: Target, offset: int, size: int) -> None:
         """Where `flush.messages` asks for it, nobody is told of a batch that is not durable."""
         log = partition.log
-        if log.log_end_offset - log.recovery_point < log.settings.flush_messages:
+        if not self.must_be_flushed(log):
             partition.appended(size)
             self._finish(partition, offset)
         else:

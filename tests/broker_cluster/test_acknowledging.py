@@ -280,3 +280,24 @@ def test_producer_ids_are_given_out_in_blocks_and_never_twice(cluster: SimCluste
     cluster.start(2)
     given += [new_producer(cluster.client(2)) for _ in range(3)]
     assert len(set(given)) == len(given)
+
+
+# -- S7
+
+
+@pytest.mark.parametrize("size", [2, 600_000], ids=["small", "a segment each"])
+def test_what_is_flushed_is_on_all_disks_before_it_is_acknowledged(size: int) -> None:
+    """S7, A1: a replica counts when it says that it has a record, and where `flush.messages` asks
+    for that, it has what no loss of power takes from it."""
+    cluster = SimCluster()
+    cluster.create("events", replicas=[[1, 2, 3]], flush_messages=1, segment_bytes=1 << 20)
+    values = [f"{number}" * size for number in range(5)]
+    for value in values:
+        write(cluster, "events", value)
+    for broker_id in (1, 2, 3):
+        cluster.lose_power(broker_id)
+    for broker_id in (2, 3):
+        cluster.begin(broker_id)
+    for broker_id in (2, 3):
+        cluster.wait_started(broker_id)
+    assert read(cluster, "events") == values
