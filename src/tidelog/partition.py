@@ -228,8 +228,8 @@ class Partition:
             self.bytes_in += size
             if self.end_waiters:
                 self.wake_followers()
-            if self.replica.advance():
-                self._committed()
+        if self.replica.advance():
+            self._committed()
 
     def check_enough_in_sync(self) -> None:
         """Refuses a record that could not be committed now (A2)."""

@@ -22,6 +22,7 @@ from tidelog.log.pending_append import PendingAppend, begin_append, end_append
 from tidelog.log.steps import Steps
 from tidelog.records import inspection
 from tidelog.records.batch import MAX_TIMESTAMP, NEGATIVE, check_produced
+from tidelog.replication.replica import NOWHERE, Replica
 from tidelog.write_gauge import WriteGauge
 
 SMALL_BYTES_MAX: Final = 256 * 1024
@@ -52,6 +53,7 @@ class Target(Protocol):
 
     name: TopicPartition
     log: PartitionLog
+    replica: Replica
     leader_epoch: int
     needs_inspection: bool
     is_led: bool
@@ -237,6 +239,8 @@ class SlowAppends:
             self._finish(partition, offset)
         else:
             assert isinstance(log.home, LogDir)
+            # A follower that asks meanwhile has the high watermark looked at.
+            partition.replica.flushing_from = offset
             steps = self._flushing(partition, offset, size)
             self._work.run(f"flush {partition.name}", log.home, steps)
 
@@ -246,6 +250,7 @@ class SlowAppends:
         except KafkaError as error:
             self._finish(partition, error)
             return
+        partition.replica.flushing_from = NOWHERE
         partition.appended(size)
         self._finish(partition, offset)
 

@@ -149,3 +149,21 @@ def test_who_goes_on_to_lead_while_a_batch_is_flushed_sends_it_to_followers() ->
     tell(node, partition, isr=(0, 1), leader_epoch=1, state_version=2)
     client.wait()
     assert woken == ["follower"]
+
+
+def test_readers_do_not_see_what_is_being_flushed_when_a_follower_asks_meanwhile() -> None:
+    """V8: the leader is alone in sync, and what it has not flushed is lost with its power."""
+    node = SimNode()
+    client, reader = node.client(), node.client()
+    client.create("events", flush_messages=1)
+    partition = node.broker.partitions.find("events", 0)
+    tell(node, partition, replicas=(0, 1), leader_epoch=1, state_version=1)
+    client.send_produce("events", one_batch("a"))
+    assert node.loop.run_until(lambda: partition.log.log_end_offset == 1)
+    partition.replica_fetched(1, 7, (0, -1, 0), node.clock.monotonic_ms())
+    assert partition.log.recovery_point == 0
+    assert partition.high_watermark == 0
+    assert not reader.fetch("events", 0).records
+    client.wait()
+    assert (partition.log.recovery_point, partition.high_watermark) == (1, 1)
+    assert reader.fetch("events", 0).records

@@ -23,6 +23,7 @@ from tidelog.replication.remote import NEVER, Remote
 NOBODY: Final = -1
 NO_EPOCH: Final = -1
 NO_CHECK: Final = -1
+NOWHERE: Final = 1 << 60
 Divergence = tuple[int, int]
 """The largest epoch the leader knows that is not above the one asked about, and its end."""
 
@@ -79,6 +80,7 @@ class Replica:
         "cut_offset",
         "elr",
         "epoch_start",
+        "flushing_from",
         "high_watermark",
         "lag_ms_max",
         "leader_epoch",
@@ -117,6 +119,8 @@ class Replica:
         self.settled_at = 0
         """What the high watermark must have reached before it can be told: a leader that took
         over from another may know of less than that one had committed."""
+        self.flushing_from: int = NOWHERE
+        """What lies there in its own log does not count before it is durable."""
         self.replicas: tuple[int, ...] = ()
         self.remotes: dict[int, Remote] = {}
         self.isr = Committed(())
@@ -323,7 +327,7 @@ class Replica:
         """Lifts the high watermark to what all in the maximal in-sync set have (R2, I5)."""
         if self.role is not LEADER or self.is_frozen():
             return False
-        committed = self.log.log_end_offset
+        committed = min(self.log.log_end_offset, self.flushing_from)
         for remote in self._counted:
             reached = self.reached(remote)
             if reached < committed:
@@ -343,12 +347,8 @@ class Replica:
 
     def low_watermark(self) -> int:
         """The smallest log start of the replicas that are registered (S5)."""
-        starts = [
-            remote.log_start_offset
-            for other, remote in self.remotes.items()
-            if self._live_epoch(other) is not None
-        ]
-        return min([self.log.log_start_offset, *starts])
+        live = [r for other, r in self.remotes.items() if self._live_epoch(other) is not None]
+        return min([self.log.log_start_offset, *[remote.log_start_offset for remote in live]])
 
     # -- following
 
