@@ -109,7 +109,7 @@ class Hosting:
         self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None]
     ) -> Sliced:
         resignations = self._resignations
-        yield from self._provision.providing(request, self._settings_of)
+        yield from self._provision.providing(request, self._settings_of, self._broker_id)
         errors: dict[bytes, list[PartitionError]] = {}
         for topic, state in states_in(request):
             yield None

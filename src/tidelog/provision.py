@@ -12,6 +12,7 @@ from tidelog.base.control import LeaderAndIsrRequest, PartitionState, TopicState
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
+from tidelog.cluster.image import NO_LEADER
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
@@ -42,9 +43,13 @@ class Provision:
         one."""
 
     def providing(
-        self, request: LeaderAndIsrRequest, settings_of: Callable[[str], LogSettings]
+        self,
+        request: LeaderAndIsrRequest,
+        settings_of: Callable[[str], LogSettings],
+        broker_id: int,
     ) -> Sliced:
-        """Makes the logs that are not there. One of another topic of the same name goes first."""
+        """Makes the logs that are not there. One of another topic of the same name goes first, and
+        so does one that may be, where another broker leads and has everything."""
         strangers: list[TopicPartition] = []
         news: list[NewReplica] = []
         settings: dict[bytes, LogSettings] = {}
@@ -54,7 +59,10 @@ class Provision:
             if self._partitions.held(topic.topic_id, state.index) is not None:
                 continue
             homes = [log_dir for log_dir in self._logs.online if name in log_dir.logs]
-            if homes and not all(_is_stranger(home, name, topic.topic_id) for home in homes):
+            must_be_known = state.leader not in (NO_LEADER, broker_id)
+            if homes and not all(
+                _is_stranger(home, name, topic.topic_id, must_be_known) for home in homes
+            ):
                 continue
             if homes:
                 strangers.append(name)
@@ -69,7 +77,7 @@ class Provision:
                     )
                 )
         for name in strangers:
-            _log.warning("removing partition=%s why=it is of another topic of that name", name)
+            _log.warning("removing partition=%s why=it may be another topic's of that name", name)
             self._remove(name)
         yield partial(self._placing.delete, strangers)
         yield partial(self._placing.make, news)
@@ -120,10 +128,22 @@ def states_in(request: LeaderAndIsrRequest) -> Iterator[tuple[TopicState, Partit
     return ((topic, state) for topic in request.topics for state in topic.partitions)
 
 
-def _is_stranger(log_dir: LogDir, name: TopicPartition, topic_id: bytes) -> bool:
+def _is_stranger(
+    log_dir: LogDir, name: TopicPartition, topic_id: bytes, must_be_known: bool
+) -> bool:
     """A dir that fails over it is offline, and what is in it may be anybody's."""
     try:
-        return log_dir.topic_id(name) not in (None, topic_id)
+        found = log_dir.topic_id(name)
+        if found is None:
+            return must_be_known and _may_have_lost_id(log_dir, name)
+        return found != topic_id
     except KafkaError as error:
         _log.error("not read partition=%s why=%s", name, error.message)
         return False
+
+
+def _may_have_lost_id(log_dir: LogDir, name: TopicPartition) -> bool:
+    """Whether a replica had an id, which the machine's death took: the first flush would have made
+    it durable. One that another program has left here may never have had any."""
+    is_crash = log_dir.boot_is_noted and not (log_dir.same_boot or log_dir.was_closed)
+    return is_crash and not log_dir.logs[name].was_flushed

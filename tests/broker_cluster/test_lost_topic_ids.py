@@ -1,0 +1,48 @@
+"""A replica that a loss of power has left without the id of its topic (X30 v)."""
+
+from support.cluster_calls import assert_alike, delete_topic, log_values, read, write
+from support.sim_cluster import SimCluster
+
+ID_FILE = "/data/events-0/partition.metadata"
+
+
+def without_its_id() -> tuple[SimCluster, int, list[int]]:
+    """A follower has lost power shortly after the topic was made. Nothing of it was flushed by
+    then: the system has written the records, and not yet the id. Also, who the replicas are."""
+    cluster = SimCluster()
+    controller = cluster.controller
+    hurt, other = (broker_id for broker_id in (1, 2, 3) if broker_id != controller)
+    cluster.create("events", replicas=[[controller, other, hurt]])
+    for value in ("a", "b", "c"):
+        write(cluster, "events", value)
+    cluster.wait_caught_up("events")
+    cluster.lose_power(hurt, "none")
+    cluster.machines[hurt].disk.open(ID_FILE, "write").truncate(0)
+    return cluster, hurt, [controller, other, hurt]
+
+
+def test_records_of_a_deleted_topic_are_not_taken_for_those_of_another_of_its_name() -> None:
+    """V1, V2: offsets and epochs of both are alike. Nobody has noticed yet that it is away."""
+    cluster, hurt, replicas = without_its_id()
+    assert delete_topic(cluster, "events") == "none"
+    assert cluster.ask_create("events", replicas=[replicas]).error_code.name == "none"
+    cluster.run_for(10_000)
+    values = ["x", "y", "z"]
+    for value in values:
+        write(cluster, "events", value)
+    cluster.start(hurt)
+    cluster.wait_caught_up("events")
+    assert log_values(cluster, hurt, "events") == values
+    assert_alike(cluster, "events")
+
+
+def test_a_replica_that_others_need_is_kept_although_its_id_is_lost() -> None:
+    """D10: nobody leads, and what it has may be all there is."""
+    cluster, hurt, replicas = without_its_id()
+    for broker_id in replicas[:2]:
+        cluster.lose_power(broker_id)
+    cluster.begin(hurt)
+    cluster.begin(replicas[1])
+    for broker_id in (hurt, replicas[1]):
+        cluster.wait_started(broker_id)
+    assert read(cluster, "events") == ["a", "b", "c"]
