@@ -26,6 +26,7 @@ from bench.load.scenarios import (
     filled,
     following,
     one_record,
+    settle,
 )
 from bench.load.target import CLIENTS
 
@@ -136,40 +137,52 @@ def first_answers(brokers: list[Broker]) -> list[Row]:
 
 
 def flood_at_dirty_limit(sides: list[Side], generator: Generator, folder: Path) -> list[Row]:
-    """Another connection's small requests, while bulk is written as fast as the disk takes it;
-    beside brokers a bare server, which says what the machine allows."""
+    """Small requests of others, one that writes and one that reads, while bulk is written as fast
+    as the disk takes it. Beside brokers a bare server, with a thread for each connection, says what
+    the machine allows who writes."""
     if not dirty_pages.has_room(folder):
         print(f"no flood at the dirty limit: {folder} has too little room", file=sys.stderr)
         return []
     tell("a flood at the dirty limit")
-    measured = []
+    measured: list[tuple[str, list[Load], float]] = []
     with dirty_pages.at_the_limit(folder) as was_reached:
         for side in sides:
             with side.topic() as flooded, side.topic() as other:
                 data = batch(1000, 1_000_000)
-                large = produce(flooded, [(0, data)], side.target.versions[PRODUCE])
-                loads = side.run(*_flood(large, one_record(side, other)), seconds=FLOOD_SECONDS)
+                versions = side.target.versions
+                large = produce(flooded, [(0, data)], versions[PRODUCE])
+                small = one_record(side, other)
+                settle(side, small)
+                small_read = fetch(other, 1, len(batch(100)), versions[FETCH])
+                streams = _flood(large, write=small, read=small_read)
+                loads = side.run(*streams, seconds=FLOOD_SECONDS)
                 measured.append((side.name, loads, dirty_pages.dirty_bytes() / 1e9))
         with bare_server("flood", folder / "bare") as (_, port):
-            streams = _flood(bare_servers.large(), bare_servers.single())
+            streams = _flood(bare_servers.large(), write=bare_servers.single())
             loads = generator.run(("127.0.0.1", port), streams, seconds=FLOOD_SECONDS)
             measured.append(("a bare server", loads, dirty_pages.dirty_bytes() / 1e9))
     where = "at" if was_reached else "below"
     return [
         row(
-            f"{name}: p99 beside a flood {where} the dirty limit ({dirty:.1f} GB dirty)",
-            small.p99_us / 1000,
-            f"ms (max {small.max_us / 1000:.0f}; flood {flood.speed:.0f} MB/s)",
+            f"{name}: p99 of who {load.name} beside a flood {where} the dirty limit "
+            f"({dirty:.1f} GB dirty)",
+            load.p99_us / 1000,
+            f"ms (max {load.max_us / 1000:.0f}; flood {flood.speed:.0f} MB/s)",
             "<= 20" if name == sides[0].name else "",
         )
-        for name, (flood, small), dirty in measured
+        for name, (flood, *others), dirty in measured
+        for load in others
     ]
 
 
-def _flood(large: Frame, small: Frame) -> list[Stream]:
+def _flood(large: Frame, **others: Frame) -> list[Stream]:
+    flood = Stream(name="floods", frames=[large], in_flight=5)
     return [
-        Stream(name="flood", frames=[large], in_flight=5),
-        Stream(name="small", frames=[small], rate=200, in_flight=1000),
+        flood,
+        *(
+            Stream(name=f"{does}s", frames=[frame], rate=200, in_flight=1000)
+            for does, frame in others.items()
+        ),
     ]
 
 

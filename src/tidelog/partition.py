@@ -145,7 +145,7 @@ class Partition:
         self.is_led = True
         if replica.high_watermark > before:
             self._committed()
-        self._refuse_if_too_few()
+        self.refuse_if_too_few()
         self.check_in_sync()
 
     def follow(self, state: PartitionInfo) -> None:
@@ -283,9 +283,9 @@ class Partition:
         replica.isr_written(state.isr, state.state_version)
         if replica.high_watermark > before:
             self._committed()
-        self._refuse_if_too_few()
+        self.refuse_if_too_few()
 
-    def _refuse_if_too_few(self) -> None:
+    def refuse_if_too_few(self) -> None:
         if self.acks and self.replica.is_frozen():
             what = f"{self.name}: {len(self.replica.isr.isr)} replicas are left in sync"
             self.acks.refuse(KafkaError(ErrorCode.not_enough_replicas_after_append, what))

@@ -119,6 +119,23 @@ def test_who_goes_on_to_lead_with_too_few_says_so_to_those_who_wait() -> None:
     assert partition.high_watermark == 0
 
 
+def test_who_has_too_few_when_a_slow_append_is_done_says_so() -> None:
+    """A2: the set was large enough when the request came."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", max_message_bytes=10_000_000, min_insync_replicas=2)
+    partition = node.broker.partitions.find("events", 0)
+    epochs = {0: node.broker.metadata.broker_epoch, 1: 7}
+    changes = {"replicas": (0, 1), "broker_epochs": epochs}
+    tell(node, partition, isr=(0, 1), leader_epoch=1, state_version=1, **changes)
+    client.send_produce("events", one_batch("x" * 3_000_000), acks=-1)
+    assert node.loop.run_until(lambda: partition.is_busy), "it is being written"
+    tell(node, partition, isr=(0,), elr=(1,), leader_epoch=1, state_version=2, **changes)
+    answer = client.wait().responses[0].partition_responses[0]
+    assert answer.error_code.name == "not_enough_replicas_after_append"
+    assert partition.log.log_end_offset == 1
+
+
 def test_readers_that_wait_in_an_earlier_epoch_are_told() -> None:
     """L6: a follower that was told of the new epoch must not wait for an answer of the old one."""
     node, partition, _ = waiting()

@@ -105,6 +105,8 @@ class Producing:
             ):
                 if partition.is_led:
                     partition.acks.wait(log.log_end_offset, self._commit_of(at))
+                    # There may be too few since the request was taken.
+                    partition.refuse_if_too_few()
                     return
                 self._results[at] = refusal(partition.not_led())
             self._done(at)
