@@ -405,3 +405,14 @@ def test_a_partition_that_moved_by_itself_is_looked_at(stage: Stage) -> None:
     stage.logs[key].end = 4
     stage.fetchers.ready(stage.logs[key])
     stage.until()
+
+
+def test_once_all_is_closed_nothing_is_followed_any_more(stage: Stage) -> None:
+    """S9: a broker that stops may still be told to follow, and has said that its logs are whole."""
+    (key,) = keys(1)
+    stage.leader.lead(key, end=10)
+    stage.fetchers.close()
+    stage.follow(key)
+    stage.loop.run_for(2 * WAIT_MS)
+    assert stage.logs[key].end == 0
+    assert not stage.leader.fetches

@@ -47,10 +47,14 @@ class Fetchers:
         )
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._homes: dict[Key, tuple[Fetcher, Tracked]] = {}
+        self._is_closed = False
 
     def follow(self, partition: Followed, leader_id: int) -> None:
         """From now on a partition is fetched from a leader. It is to be called for every new
-        leader epoch; what was asked for under an earlier one is dropped."""
+        leader epoch; what was asked for under an earlier one is dropped. Once all is closed
+        nothing is: the logs will be closed too, and must not grow after that."""
+        if self._is_closed:
+            return
         key = (partition.topic_id, partition.index)
         tracked = Tracked(partition)
         home = self._homes.get(key)
@@ -91,6 +95,7 @@ class Fetchers:
         self._release()
 
     def close(self) -> None:
+        self._is_closed = True
         self._throttle.close()
         for fetcher in self._fetchers.values():
             fetcher.close()

@@ -66,6 +66,8 @@ def list_many_offsets(
                 continue
             answer = client.ask(apis.LIST_OFFSETS, _values(group, committed_only), leader)
             _take(answer, found, errors)
+            if not errors:
+                errors += [_left_out(one, leader) for one in group if one not in found]
         if not errors:
             continue
         if any(e.code not in RETRIED for e in errors) or now_ms() + PAUSE_MS > deadline_ms:
@@ -181,6 +183,10 @@ def _take(answer: Any, found: dict[TopicPartition, int], errors: list[KafkaError
                 found[one] = partition.offset
             else:
                 errors.append(_error(one, partition.error_code))
+
+
+def _left_out(one: TopicPartition, leader: int) -> KafkaError:
+    return KafkaError(ErrorCode.unknown_server_error, f"broker {leader} says nothing of {one}")
 
 
 def _by_leader(client: Client, times: Times) -> dict[int, dict[TopicPartition, int]]:

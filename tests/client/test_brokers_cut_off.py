@@ -12,7 +12,7 @@ import pytest
 from support import scripted_brokers
 from support.bulk import batch_of, read_all, whole
 from support.scripted_brokers import METADATA, ScriptedBrokers
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.fetching import DataLost, RangeReader
@@ -31,6 +31,8 @@ class Brokers(ScriptedBrokers):
     """Who leads by what the one says that is cut off."""
     former_id = UUID(int=7)
     """Of the topic, by what it says."""
+    tells_ends = True
+    """Whether there is anything in answers to ListOffsets."""
 
     def __init__(self) -> None:
         super().__init__(self._answer_of, ())
@@ -74,7 +76,7 @@ class Brokers(ScriptedBrokers):
             return {"responses": [{"name": "t", "partition_responses": [row]}]}
         if key == LIST_OFFSETS:
             row |= {"timestamp": -1, "offset": END, "leader_epoch": 1}
-            return {"topics": [{"name": "t", "partitions": [row]}]}
+            return {"topics": [{"name": "t", "partitions": [row]}] if self.tells_ends else []}
         row |= {"high_watermark": END, "last_stable_offset": END, "log_start_offset": 0}
         row |= {"aborted_transactions": None, "records": RECORDS}
         topics = [{"topic": "t", "partitions": [row]}]
@@ -135,6 +137,12 @@ def test_a_topic_that_was_made_again_is_read_though_one_broker_knows_the_former(
 
 def test_where_a_partition_ends_the_leader_says(client: Client) -> None:
     assert list_offsets(client, "t", {0: LATEST}) == {0: END}
+
+
+def test_a_leader_that_says_nothing_is_not_asked_for_ever(brokers: Brokers, client: Client) -> None:
+    brokers.believed, brokers.tells_ends = LEADER, False
+    with pytest.raises(KafkaError, match="broker 3 says nothing of t-0"):
+        list_offsets(client, "t", {0: LATEST})
 
 
 @pytest.mark.parametrize("believed", [CUT_OFF, DEPOSED])
