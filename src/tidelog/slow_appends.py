@@ -30,6 +30,10 @@ SMALL_BYTES_MAX: Final = 256 * 1024
 INLINE_BYTES_MAX: Final = 2 << 20
 """A larger one never is, even while the disk keeps up."""
 
+_LARGE: Final = "write"
+_LITTLE: Final = "write little"
+"""For what shall not wait for large batches, and makes no files."""
+
 Appended = Callable[[int | KafkaError], None]
 """Told the first offset of the batch, or why it was refused."""
 
@@ -194,29 +198,19 @@ class SlowAppends:
         if isinstance(pending, int):
             self._finish(partition, pending)
             return
+        is_little = pending.roll is None and len(batch) <= SMALL_BYTES_MAX
         done = partial(self._written, partition, pending)
-        if pending.roll is None and len(batch) <= SMALL_BYTES_MAX:
-            self.write_small(log, pending.run, done)
-        else:
-            self.write(log, pending.run, done)
+        self.write(log, pending.run, done, _LITTLE if is_little else _LARGE)
 
     def write(
         self,
         log: PartitionLog,
         run: Callable[[], None],
         done: Callable[[Exception | None], None],
+        lane: str = _LARGE,
     ) -> None:
-        """Writes beside the loop, one thing at a time in each log dir."""
-        self._work.loop.offload(f"write {log.home.path}", run, done)
-
-    def write_small(
-        self,
-        log: PartitionLog,
-        run: Callable[[], None],
-        done: Callable[[Exception | None], None],
-    ) -> None:
-        """The same for what does not wait for large batches, and makes no files."""
-        self._work.loop.offload(f"write little {log.home.path}", run, done)
+        """Writes beside the loop, in each log dir one thing at a time of those in the same lane."""
+        self._work.loop.offload(f"{lane} {log.home.path}", run, done)
 
     def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:
         """A batch that has been written stays, also if the partition is led elsewhere by now:
