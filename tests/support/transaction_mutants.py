@@ -117,7 +117,9 @@ def trust_uncommitted_markers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer_before_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def append(self: TransactionShard, transaction: Transaction, committed: Committed) -> None:
+    def append(
+        self: TransactionShard, transaction: Transaction, committed: Committed, **_fit: bool
+    ) -> None:
         updated = replace(transaction, updated_ms=self._around.clock.now_ms())
         entry = Entry(encode_key(updated.transactional_id), encode_value(updated))
         self._journal.append([entry], lambda _error: None)

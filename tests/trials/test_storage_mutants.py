@@ -222,6 +222,7 @@ def x28_retry_after_a_failover() -> None:
 def x28_marker_keeps_a_producer_known() -> None:
     log = Simulated(SETTINGS).log
     append(log, 0, transactional=True)
+    log.producers.expire(NOW + 100, 200)
     log.append_own(marker(), 0)
     log.producers.expire(NOW + 600, 200)
     require("V13", PRODUCER in log.producers.by_id, "its next retry is taken for new")
