@@ -7,7 +7,6 @@ from kazoo.security import make_digest_acl
 from support.coordinated import RealZooKeeper
 from support.members import Cluster
 from support.zookeepers import new_connect
-from tidelog.base.coordination import CoordinationError
 from tidelog.base.errors import BadValue
 from tidelog.cluster.image import BrokerInfo, TopicInfo
 from tidelog.cluster.registration import Failure, Preparation, Prepared
@@ -391,16 +390,19 @@ def test_a_start_goes_on_when_the_connection_is_back(seed: int) -> None:
     assert cluster.paths()[1:] == KAFKA_PATHS
 
 
-def test_a_start_that_lost_its_session_ends_with_that_and_can_be_tried_again() -> None:
+@pytest.mark.parametrize("after_ms", range(0, 60, 4))
+def test_a_start_that_loses_its_session_goes_on_in_the_next(after_ms: int) -> None:
+    """A machine may be so busy when a broker starts that ZooKeeper does not hear of it in time."""
     cluster = Cluster()
     member = cluster.member()
     answers: list[Exception | None] = []
-    member.metadata.prepare(answers.append)
+    member.begin(answers.append)
+    cluster.loop.run_for(after_ms)
     member.coordination.expire()
     assert cluster.loop.run_until(lambda: bool(answers))
-    assert isinstance(answers[0], CoordinationError)
-    cluster.loop.run_for(1000)
-    assert member.start() is None
+    assert answers == [None]
+    assert cluster.loop.run_until(lambda: member.metadata.image.brokers.keys() == {0})
+    assert cluster.paths()[1:] == KAFKA_PATHS
 
 
 def test_two_brokers_that_start_at_once_both_start() -> None:

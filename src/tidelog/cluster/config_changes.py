@@ -106,7 +106,8 @@ class ConfigChanges:
             self._clear_old()
             done(None)
 
-        insist(partial(self._coordination.children, paths.CONFIG_CHANGES), listed)
+        ask = partial(self._coordination.children, paths.CONFIG_CHANGES)
+        insist(ask, listed, outlives_session=True)
 
     def _plan(self, change: ConfigChange) -> NewConfig:
         standing = self._standing

@@ -133,7 +133,8 @@ class Metadata:
             self.broker.broker_id,
             self._standing.static.whole("reserved.broker.max.id"),
         )
-        insist(partial(preparation.start, expected_cluster_id), partial(self._prepared, done))
+        prepare = partial(preparation.start, expected_cluster_id)
+        insist(prepare, partial(self._prepared, done), outlives_session=True)
 
     def join(self, done: Finished) -> None:
         """Registers; `done` gets None when a controller has told this broker everything."""
@@ -319,7 +320,8 @@ class Metadata:
         self._producer_ids = ProducerIds(
             self._around.coordination, self._around.loop, result.broker_id
         )
-        self._following.start(partial(self._read_settings, done))
+        read = partial(self._read_settings, done)
+        insist(self._following.start, read, outlives_session=True)
 
     def _read_settings(self, done: Finished, found: Found | CoordinationError) -> None:
         if isinstance(found, CoordinationError):
