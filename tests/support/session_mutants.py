@@ -62,4 +62,8 @@ def wait_for_own_registrations(patch: pytest.MonkeyPatch) -> None:
     """What is left of this process's last session is waited for as if it were another's
     (KAFKA-7165): it may be there for as long as nobody ends that."""
     start = Registration.start
-    patch.setattr(Registration, "start", lambda self, _past, done: start(self, frozenset(), done))
+    patch.setattr(
+        Registration,
+        "start",
+        lambda self, cluster_id, _past, done: start(self, cluster_id, frozenset(), done),
+    )

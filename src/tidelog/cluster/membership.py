@@ -39,7 +39,7 @@ class Events:
     registering: Callable[[], None]
     registered: Callable[[Registered], None]
     refused: Callable[[Exception], None]
-    """It cannot register: another broker has its number."""
+    """It cannot register: another broker has its number, or the tree is another cluster's."""
     expired: Callable[[], None]
     elected: Callable[[Office], None]
     deposed: Callable[[], None]
@@ -53,6 +53,7 @@ class Membership:
         self._events = events
         self._broker: BrokerInfo | None = None
         """None until it wants to be a member."""
+        self._cluster_id = ""
         self._registration: Registration | None = None
         self._sessions: set[int] = set()
         self._number = 0
@@ -66,8 +67,9 @@ class Membership:
         self._timer: Timer | None = None
         around.coordination.on_session(self._session_changed)
 
-    def join(self, broker: BrokerInfo) -> None:
+    def join(self, broker: BrokerInfo, cluster_id: str) -> None:
         self._broker = broker
+        self._cluster_id = cluster_id
         self._register()
 
     def step_down(self) -> None:
@@ -122,7 +124,8 @@ class Membership:
             self._session_timeout_ms,
         )
         self._events.registering()
-        self._registration.start(past, partial(self._registered, self._number))
+        registered = partial(self._registered, self._number)
+        self._registration.start(self._cluster_id, past, registered)
 
     def _registered(self, number: int, result: Registered | CoordinationError | BadValue) -> None:
         if number != self._number:

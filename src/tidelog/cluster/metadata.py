@@ -140,7 +140,7 @@ class Metadata:
         """Registers; `done` gets None when a controller has told this broker everything."""
         self._joining = done
         self._obeying.when_told(self._joined)
-        self._membership.join(self.broker)
+        self._membership.join(self.broker, self.cluster_id)
 
     def leave(self, done: Callable[[], None]) -> None:
         """Asks the controller to lead this broker's partitions elsewhere. `close` follows."""

@@ -2,8 +2,10 @@
 
 First it prepares: a broker whose log dirs belong to another cluster is refused before it shows
 itself. Then, when its logs are open, it registers with a node that lives as long as its session;
-the zxid that made it is the broker's epoch. Every step can be repeated: what is there already,
-because another broker was quicker or an answer was lost, is taken as it is.
+the zxid that made it is the broker's epoch. In every session it looks first whether the tree is
+still its cluster's: in another's nobody knows its topics, and they would be removed. Every step
+can be repeated: what is there already, because another broker was quicker or an answer was lost,
+is taken as it is.
 """
 
 from collections.abc import Callable
@@ -113,19 +115,11 @@ class Preparation:
             self._done(node)
             return
         try:
-            self._cluster_id = decode_cluster_id(node.data)
+            self._cluster_id = _cluster_id(node, self._expected_cluster_id)
         except BadValue as error:
-            self._done(BadValue(f"{paths.CLUSTER_ID} cannot be read: {error}"))
+            self._done(error)
             return
-        if self._expected_cluster_id not in (None, self._cluster_id):
-            self._done(
-                BadValue(
-                    f"the log dirs belong to the cluster {self._expected_cluster_id}, but the "
-                    f"coordinator is that of {self._cluster_id}; start with the log dirs and the "
-                    "zookeeper.connect that belong together"
-                )
-            )
-        elif self._broker_id < 0:
+        if self._broker_id < 0:
             take = SetData(path=paths.BROKER_SEQUENCE, data=b"")
             self._coordination.write([take], self._took_number)
         else:
@@ -180,7 +174,10 @@ class Registration:
         self._done: Callable[[Registered | Failure], None] = lambda _: None
 
     def start(
-        self, past_sessions: frozenset[int], done: Callable[[Registered | Failure], None]
+        self,
+        cluster_id: str,
+        past_sessions: frozenset[int],
+        done: Callable[[Registered | Failure], None],
     ) -> None:
         """`past_sessions` are those of this process: what is left of them can go."""
         self._past_sessions = past_sessions
@@ -190,6 +187,18 @@ class Registration:
             done(result)
 
         self._done = end
+        ask = partial(self._coordination.get, paths.CLUSTER_ID)
+        insist(ask, partial(self._got_cluster_id, cluster_id))
+
+    def _got_cluster_id(self, expected: str, node: Node | CoordinationError) -> None:
+        if isinstance(node, CoordinationError):
+            self._done(node)
+            return
+        try:
+            _cluster_id(node, expected)
+        except BadValue as error:
+            self._done(error)
+            return
         self._create()
 
     def _create(self) -> None:
@@ -280,6 +289,19 @@ class Registration:
     def _try_again(self) -> None:
         if not self.is_cancelled and not self._is_creating and not self._is_done:
             self._create()
+
+
+def _cluster_id(node: Node, expected: str | None) -> str:
+    try:
+        found = decode_cluster_id(node.data)
+    except BadValue as error:
+        raise BadValue(f"{paths.CLUSTER_ID} cannot be read: {error}") from error
+    if expected not in (None, found):
+        raise BadValue(
+            f"the log dirs belong to the cluster {expected}, but the coordinator is that of "
+            f"{found}; start with the log dirs and the zookeeper.connect that belong together"
+        )
+    return found
 
 
 def _taken(broker_id: int, node: Node) -> BadValue:

@@ -1,0 +1,50 @@
+"""Brokers that run find another tree than their own behind the coordinator's address: they keep
+out of it, and keep what they have (T6)."""
+
+import pytest
+
+from support.cluster_calls import log_values, read, write
+from support.sim_cluster import SimCluster
+from tidelog.world.znode_tree import ZnodeTree
+
+
+@pytest.fixture
+def cluster() -> SimCluster:
+    made = SimCluster()
+    made.create("events", replicas=[[1, 2, 3]])
+    write(made, "events", "a")
+    return made
+
+
+def exchange_tree(cluster: SimCluster, tree: ZnodeTree) -> ZnodeTree:
+    """All sessions are over, and whoever connects finds that tree; the one of before."""
+    for broker_id in cluster.alive:
+        cluster.session(broker_id).expire()
+    before, cluster.ensemble.tree = cluster.ensemble.tree, tree
+    tree.zxid = max(tree.zxid, before.zxid)
+    return before
+
+
+def test_brokers_do_not_join_a_cluster_that_was_begun_in_the_place_of_theirs(
+    cluster: SimCluster,
+) -> None:
+    """Its controller knows none of their topics, and would have them removed."""
+    own = exchange_tree(cluster, ZnodeTree())
+    cluster.add(4)
+    cluster.run_for(20_000)
+    assert cluster.ensemble.tree.children("/brokers/ids") == ["4"]
+    assert [log_values(cluster, broker_id, "events") for broker_id in (1, 2, 3)] == [["a"]] * 3
+    cluster.stop(4)
+    exchange_tree(cluster, own)
+    cluster.wait_caught_up("events")
+    assert read(cluster, "events") == ["a"]
+
+
+def test_brokers_wait_for_a_tree_that_has_nothing_in_it(cluster: SimCluster) -> None:
+    own = exchange_tree(cluster, ZnodeTree())
+    cluster.run_for(20_000)
+    assert cluster.ensemble.tree.children("/") == []
+    exchange_tree(cluster, own)
+    cluster.wait_caught_up("events")
+    write(cluster, "events", "b")
+    assert read(cluster, "events") == ["a", "b"]
