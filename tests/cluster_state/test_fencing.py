@@ -131,6 +131,25 @@ def test_a_full_request_that_arrives_late_undoes_nothing() -> None:
     assert (topic.topic_id, 0) in member.host.disk.replicas
 
 
+def test_brokers_that_were_there_before_do_not_come_back_by_a_late_request() -> None:
+    """Nor do addresses: who follows a leader at an old one would never reach it."""
+    cluster = Cluster()
+    cluster.started(0)
+    member, other = cluster.started(1), cluster.started(2)
+    late = [request for _, to, request in cluster.exchange.log if to == 1]
+    assert len([request for request in late if isinstance(request, UpdateMetadataRequest)]) > 1
+    cluster.kill(other)
+    cluster.started(3)
+    again = cluster.started(2)
+    epoch = again.metadata.broker_epoch
+    assert cluster.loop.run_until(lambda: sorted(member.metadata.image.brokers) == [0, 1, 2, 3])
+    brokers = member.metadata.image.brokers
+    for request in late:
+        assert ask(member, request).error_code == ErrorCode.none
+    assert member.metadata.image.brokers == brokers
+    assert brokers[2].epoch == epoch
+
+
 def test_a_topic_that_was_deleted_does_not_come_back_by_a_late_request() -> None:
     cluster = Cluster()
     first, member = cluster.started(0), cluster.started(1)

@@ -31,6 +31,11 @@ def _is(kafka_type: str) -> Any:
     return field(metadata={"kafka_type": kafka_type})
 
 
+def _may_be(kafka_type: str, tag: int, default: int) -> Any:
+    """A field that brokers of an earlier version neither write nor look at."""
+    return field(default=default, metadata={"kafka_type": kafka_type, "tag": tag})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlEntity:
     __version__: ClassVar[int] = 0
@@ -170,6 +175,9 @@ class UpdateMetadataRequest(ControlEntity):
     """Whole topics: those that changed."""
     deleted_topic_ids: tuple[bytes, ...] = _is("topic_id")
     unreadable: tuple[str, ...] = _is("string")
+    number: int = _may_be("int64", tag=0, default=0)
+    """Higher than that of any other that this controller made before, so that one that comes late
+    is known; 0 where it is not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ class Fencing:
         self.broker_epoch = NOT_REGISTERED
         self._went_on: dict[type[FencedRequest], int] = {}
         """Under which controller epoch a request came that was not full, by kind."""
+        self._updated = (-1, 0)
+        """Controller epoch and number of the last metadata."""
         self._removed: dict[tuple[bytes, int], int] = {}
         """The leader epoch in which a replica was removed, by topic id and number; -1 if its topic
         is gone."""
@@ -68,7 +70,13 @@ class Fencing:
 
     def is_late(self, request: UpdateMetadataRequest | LeaderAndIsrRequest) -> bool:
         """A controller begins with a full request and goes on with others. A full one that was
-        given up and arrives after those would undo what they said."""
+        given up and arrives after those would undo what they said. Metadata that was given up
+        would put brokers back that are gone; what came later had all the rest of it too."""
+        if isinstance(request, UpdateMetadataRequest) and request.number:
+            made = (request.controller_epoch, request.number)
+            if made < self._updated:
+                return True
+            self._updated = made
         if not request.is_full:
             self._went_on[type(request)] = request.controller_epoch
             return False

@@ -2,6 +2,7 @@
 what it was sent."""
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 
 from tidelog.base.control import (
     ConfigValue,
@@ -24,6 +25,11 @@ class Told:
         self._made: dict[str, tuple[TopicInfo, tuple[PartitionState, ...]]] = {}
         self._known: Mapping[int, BrokerInfo] = {}
         self._brokers: tuple[LiveBroker, ...] = ()
+        self._numbers = count(1)
+
+    def next_number(self) -> int:
+        """For what all brokers are told; no two have the same."""
+        return next(self._numbers)
 
     def brokers(self) -> tuple[LiveBroker, ...]:
         known = self._image.brokers

@@ -222,6 +222,7 @@ class Outbox:
             topics=tuple(told.metadata(name) for name in names),
             deleted_topic_ids=deleted,
             unreadable=tuple(sorted(realm.image.unreadable)),
+            number=told.next_number(),
         )
 
     # -- what to lead and to follow
