@@ -1,8 +1,8 @@
 """Writing settings and announcing them to all brokers; any broker may do it.
 
-A change goes to its node, on condition that this is still what it was made from, together with
-a numbered node under `/config/changes`, which all brokers watch. Announcements older than fifteen
-minutes are cleared away when the next one is made.
+A change goes to its node, on condition that this is still what it was made from, and the topic
+the same, together with a numbered node under `/config/changes`, which all brokers watch.
+Announcements older than fifteen minutes are cleared away when the next one is made.
 """
 
 import logging
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.base.coordination import (
+    Check,
     Coordination,
     CoordinationError,
     Create,
@@ -23,14 +24,17 @@ from tidelog.base.coordination import (
     Trouble,
     Written,
 )
-from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import is_legal_topic
 from tidelog.base.ports import Clock
 from tidelog.cluster import paths
 from tidelog.cluster.config_following import ConfigFollowing
 from tidelog.cluster.configs import ConfigPlan, NewConfig, broker_of
+from tidelog.cluster.entity_configs import EntityConfig, EntityNode, is_of, read_entities
+from tidelog.cluster.image import NO_TOPIC_ID
 from tidelog.cluster.requests import ConfigChange
 from tidelog.cluster.standing import Results, Standing, plan_each
+from tidelog.cluster.topic_nodes import is_incarnation
 from tidelog.cluster.writing import Ask, gather, insist, refusal
 from tidelog.cluster.znodes import decode_config, encode_config, encode_config_change
 
@@ -78,7 +82,9 @@ class ConfigChanges:
         def wrote(results: list[NewConfig | KafkaError]) -> None:
             if not validate_only:
                 made = [item for item in results if isinstance(item, NewConfig)]
-                self._following.apply([(item.entity_path, item.config) for item in made])
+                self._following.apply(
+                    [EntityConfig(item.entity_path, item.config, item.topic_id) for item in made]
+                )
             done([item if isinstance(item, KafkaError) else None for item in results])
 
         self._read(changes, read)
@@ -125,22 +131,18 @@ class ConfigChanges:
         """Takes over the settings that are to be changed as they stand in the tree, so that a
         change that another broker has just made is not undone."""
         entities = list(dict.fromkeys(filter(None, map(self._entity, changes))))
-        asks: list[Ask[Node | CoordinationError]] = [
-            partial(insist, partial(self._coordination.get, f"/config/{entity}"))
-            for entity in entities
-        ]
 
-        def got(nodes: list[Node | CoordinationError]) -> None:
+        def got(nodes: list[EntityNode]) -> None:
             versions: Versions = {}
-            found: list[tuple[str, dict[str, str]]] = []
-            for entity, node in zip(entities, nodes, strict=True):
-                if isinstance(node, Node):
+            found: list[EntityConfig] = []
+            for entity, node, topic_id in nodes:
+                if isinstance(node, Node) and is_of(self._standing.image, entity, topic_id):
                     versions[f"/config/{entity}"] = node.stat.version
-                    found += _readable(entity, node)
+                    found += _readable(entity, node, topic_id)
             self._following.apply(found)
             done(versions)
 
-        gather(asks, got)
+        read_entities(self._coordination, entities, got)
 
     def _entity(self, change: ConfigChange) -> str | None:
         """None for what will be refused."""
@@ -167,6 +169,7 @@ class ConfigChanges:
             data=encode_config_change(new.entity_path),
             sequence=True,
         )
+        fence = _fence(new)
         lost_race = (Trouble.bad_version, Trouble.no_node, Trouble.node_exists)
 
         def wrote(result: list[Written] | CoordinationError) -> None:
@@ -175,10 +178,12 @@ class ConfigChanges:
                 done(new)
             elif result.trouble in lost_race and result.path == new.path and tries_left:
                 self._try_again(new.change, tries_left - 1, done)
+            elif fence and (result.trouble, result.path) == (Trouble.no_node, fence[0].path):
+                done(_gone(new.change.name))
             else:
                 done(refusal(result))
 
-        insist(partial(self._coordination.write, [change, announcement]), wrote)
+        insist(partial(self._coordination.write, [*fence, change, announcement]), wrote)
 
     def _try_again(self, change: ConfigChange, tries_left: int, done: Outcome) -> None:
         def read(versions: Versions) -> None:
@@ -208,9 +213,22 @@ def _answer(item: NewConfig | KafkaError, done: Outcome) -> None:
     done(item)
 
 
-def _readable(entity: str, node: Node) -> list[tuple[str, dict[str, str]]]:
+def _fence(new: NewConfig) -> list[Check]:
+    """The versions of settings begin anew with each topic of that name."""
+    if new.topic_id is None or new.topic_id == NO_TOPIC_ID:
+        return []
+    return [is_incarnation(new.change.name, new.topic_id)]
+
+
+def _gone(name: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.unknown_topic_or_partition, f"the topic {name} was deleted meanwhile"
+    )
+
+
+def _readable(entity: str, node: Node, topic_id: bytes | None) -> list[EntityConfig]:
     try:
-        return [(entity, decode_config(node.data))]
+        return [EntityConfig(entity, decode_config(node.data), topic_id)]
     except BadValue as error:
         _log.error("the settings of %s cannot be read and are replaced: %s", entity, error)
         return []

@@ -3,7 +3,8 @@
 Every change is announced by a numbered node under `/config/changes`. A broker notes which it
 has seen, reads all settings, and from then on reads what each new announcement names: every look
 at the list leaves the next watch, so none is missed. What it reads may be newer than what was
-announced, which does no harm. After a session that expired it begins again.
+announced, which does no harm; what is another topic's of that name is left alone. After
+a session that expired it begins again.
 """
 
 import logging
@@ -19,6 +20,7 @@ from tidelog.base.coordination import (
 )
 from tidelog.base.errors import BadValue
 from tidelog.cluster import fields, paths
+from tidelog.cluster.entity_configs import EntityConfig, EntityNode, is_of, read_entities
 from tidelog.cluster.reading import Found, read_settings
 from tidelog.cluster.requests import Change
 from tidelog.cluster.standing import Standing
@@ -49,7 +51,8 @@ class ConfigFollowing:
         self._session_id: int | None = None
         """The one that the watch is left in."""
         self._early: dict[str, None] = {}
-        """Topics whose settings changed before this broker was told of them."""
+        """Topics whose settings changed when this broker did not know them, or had not been told
+        that they are others now."""
 
     def start(self, done: Callable[[Found | CoordinationError], None]) -> None:
         """Reads all settings; from then on changes of them are followed."""
@@ -98,13 +101,13 @@ class ConfigFollowing:
         if early:
             self._read_entities([f"topics/{name}" for name in early], lambda: None)
 
-    def apply(self, configs: Iterable[tuple[str, dict[str, str]]]) -> None:
-        """Takes over settings of `topics/<name>`, `brokers/<id>` and `brokers/<default>`."""
+    def apply(self, configs: Iterable[EntityConfig]) -> None:
+        """Takes over settings, but not those of another topic than the one that is known."""
         standing, topics, has_broker = self._standing, [], False
-        for entity, config in configs:
+        for entity, config, topic_id in configs:
             kind, _, name = entity.partition("/")
             if kind == "topics":
-                if name not in standing.image.topics:
+                if not is_of(standing.image, entity, topic_id):
                     self._early[name] = None
                 elif standing.put_topic_config(name, config):
                     topics.append(name)
@@ -184,28 +187,26 @@ class ConfigFollowing:
     # -- reading
 
     def _read_entities(self, entities: list[str], done: Callable[[], None]) -> None:
-        asks: list[Ask[GotNode]] = [
-            partial(insist, partial(self._coordination.get, f"/config/{entity}"))
-            for entity in entities
-        ]
-
-        def got(nodes: list[GotNode]) -> None:
-            read = [_config(entity, node) for entity, node in zip(entities, nodes, strict=True)]
+        def got(nodes: list[EntityNode]) -> None:
+            read = [_config(node) for node in nodes]
             self.apply([found for found in read if found is not None])
             done()
 
-        gather(asks, got)
+        read_entities(self._coordination, entities, got)
 
     def _take_over(self, found: Found) -> None:
         image = self._standing.image
-        configs: list[tuple[str, dict[str, str]]] = [
-            (f"topics/{topic.name}", dict(topic.config)) for topic in found.topics.values()
+        configs = [
+            EntityConfig(f"topics/{topic.name}", dict(topic.config), topic.topic_id)
+            for topic in found.topics.values()
         ]
         broker_ids = sorted(found.broker_configs.keys() | image.broker_configs.keys())
         configs += [
-            (f"brokers/{known}", found.broker_configs.get(known, {})) for known in broker_ids
+            EntityConfig(f"brokers/{known}", found.broker_configs.get(known, {}))
+            for known in broker_ids
         ]
-        configs.append((f"brokers/{paths.DEFAULT_ENTITY}", found.default_broker_config))
+        default = f"brokers/{paths.DEFAULT_ENTITY}"
+        configs.append(EntityConfig(default, found.default_broker_config))
         self.apply(configs)
 
 
@@ -228,13 +229,14 @@ def _entity(data: bytes) -> str | None:
     return entity if is_known else None
 
 
-def _config(entity: str, node: GotNode) -> tuple[str, dict[str, str]] | None:
+def _config(found: EntityNode) -> EntityConfig | None:
     """A node that is not there is an empty one, unless it is a topic's, which went with it."""
+    entity, node, topic_id = found
     if isinstance(node, CoordinationError):
         is_empty = node.trouble is Trouble.no_node and entity.startswith("brokers/")
-        return (entity, {}) if is_empty else None
+        return EntityConfig(entity, {}) if is_empty else None
     try:
-        return entity, decode_config(node.data)
+        return EntityConfig(entity, decode_config(node.data), topic_id)
     except BadValue as error:
         _log.error("the settings of %s cannot be read: %s", entity, error)
         return None

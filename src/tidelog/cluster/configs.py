@@ -27,6 +27,8 @@ class NewConfig:
     path: str
     entity_path: str
     """How the change is announced to the other brokers."""
+    topic_id: bytes | None = None
+    """Of the topic that it is made for, if it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class ConfigPlan:
             config=config,
             path=paths.topic_config(change.name),
             entity_path=f"topics/{change.name}",
+            topic_id=topic.topic_id,
         )
 
     def _broker(self, change: ConfigChange) -> NewConfig:
