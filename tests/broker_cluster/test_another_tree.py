@@ -5,6 +5,7 @@ import pytest
 
 from support.cluster_calls import log_values, read, write
 from support.sim_cluster import SimCluster
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.world.znode_tree import ZnodeTree
 
 
@@ -48,3 +49,24 @@ def test_brokers_wait_for_a_tree_that_has_nothing_in_it(cluster: SimCluster) -> 
     cluster.wait_caught_up("events")
     write(cluster, "events", "b")
     assert read(cluster, "events") == ["a", "b"]
+
+
+def producer_ids(cluster: SimCluster, broker_id: int, count: int) -> list[int | ErrorCode]:
+    answers: list[int | KafkaError] = []
+    for _ in range(count):
+        cluster.broker(broker_id).metadata.next_producer_id(answers.append)
+    cluster.wait(lambda: len(answers) == count, "producer ids, or why not")
+    return [answer.code if isinstance(answer, KafkaError) else answer for answer in answers]
+
+
+def test_no_producer_ids_are_taken_from_another_clusters_tree(cluster: SimCluster) -> None:
+    """What is sent under an id that another producer has is taken for sent before, and lost."""
+    known = producer_ids(cluster, 2, 2)
+    own = exchange_tree(cluster, ZnodeTree())
+    cluster.add(4)
+    cluster.run_for(5_000)
+    assert set(producer_ids(cluster, 1, 2)) == {ErrorCode.coordinator_load_in_progress}
+    cluster.stop(4)
+    exchange_tree(cluster, own)
+    cluster.wait_caught_up("events")
+    assert not {*known} & {*producer_ids(cluster, 1, 2)}

@@ -20,6 +20,7 @@ from tidelog.base.settings import Settings, read_protocol_map
 from tidelog.cluster.config_changes import ConfigChanges
 from tidelog.cluster.config_following import ConfigFollowing
 from tidelog.cluster.controller import Controller
+from tidelog.cluster.fencing import NOT_REGISTERED
 from tidelog.cluster.groups import Groups, Work
 from tidelog.cluster.image import BrokerInfo, Image, TopicInfo
 from tidelog.cluster.leadership import Office
@@ -234,8 +235,11 @@ class Metadata:
         self._config_queue.add(partial(self._run, changes, work, done))
 
     def next_producer_id(self, done: Callable[[int | KafkaError], None]) -> None:
-        if self._producer_ids is None:
-            error = KafkaError(ErrorCode.coordinator_load_in_progress, "the broker is starting")
+        """Not while it is not registered: the tree that it reaches may be another cluster's, where
+        the same ids are given out again."""
+        if self._producer_ids is None or self.broker_epoch == NOT_REGISTERED:
+            why = "the broker is not in the cluster yet, or not any more"
+            error = KafkaError(ErrorCode.coordinator_load_in_progress, why)
             self._around.loop.call_soon(partial(done, error))
         else:
             self._producer_ids.next(done)
