@@ -12,8 +12,11 @@ from confluent_kafka import Consumer, Producer
 
 from support.command_line import run
 from support.servers import Server, new_server
+from tidelog.base.ids import TopicPartition
+from tidelog.cli import reset_target
+from tidelog.cli.reset_target import Target, resolve
 from tidelog.client.client import Client
-from tidelog.client.offsets import commit_offsets, committed_offsets
+from tidelog.client.offsets import commit_offsets, committed_offsets, list_many_offsets
 from tidelog.client.topics import NewTopic, create_topics
 
 START_MS = int(time() * 1000) - 3_600_000
@@ -336,3 +339,20 @@ def test_what_was_reset_is_shown_though_another_group_cannot_be(client: Client) 
     assert status == 1
     assert cells(output)[1:] == [["shift-a", "orders", "0", "3"]]
     assert "has committed no offset of orders-0" in errors
+
+
+def test_a_record_that_comes_while_a_time_is_looked_for_is_not_passed_over(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is younger than that time, so the group has to read it."""
+    assert run("topics", "create", "quiet")[0] == 0
+
+    def asking(*arguments: Any) -> Any:
+        found = list_many_offsets(*arguments)
+        assert run("produce", "quiet", "x")[0] == 0
+        return found
+
+    monkeypatch.setattr(reset_target, "list_many_offsets", asking)
+    target = Target(option="--to-datetime", time_ms=START_MS)
+    place = TopicPartition("quiet", 0)
+    assert resolve(client, target, [place], {}) == {place: 0}
