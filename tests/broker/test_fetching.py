@@ -47,6 +47,22 @@ def test_whoever_waits_for_more_than_whole_batches_fill_is_answered_at_once(node
     assert node.clock.monotonic_ms() - began_ms < 1000
 
 
+@pytest.mark.parametrize("limits", [(2_000, 1 << 20), (1 << 20, 2_000)])
+def test_whoever_waits_for_more_than_an_answer_may_hold_is_answered_when_it_is_full(
+    limits: tuple[int, int],
+) -> None:
+    """Be it the client's limit or the broker's: more than that never comes."""
+    max_bytes, broker_max_bytes = limits
+    node = SimNode(fetch_max_bytes=broker_max_bytes)
+    client = filled(node)
+    for _ in range(3):
+        client.produce("events", one_batch("x" * 1000))
+    began_ms = node.clock.monotonic_ms()
+    found = client.fetch("events", 0, min_bytes=5_000, max_bytes=max_bytes, max_wait=60_000)
+    assert len(found.records) == len(one_batch("x" * 1000))
+    assert node.clock.monotonic_ms() - began_ms < 1000
+
+
 def test_a_limit_is_for_all_partitions_together_and_nobody_is_passed_over(node: SimNode) -> None:
     client = filled(node, partitions=3)
     batch = one_batch("x" * 1000)

@@ -186,9 +186,10 @@ class Fetching:
         Those with more to give stay ready, behind those that found no room in this answer. What a
         follower has may commit something, whoever waited for that may write, and others of its
         positions become ready: they are looked at in a moment. `taken` bytes of the answer were
-        found before."""
+        found before. An answer that can hold no more is enough, whatever was asked for."""
         session = self._session
-        room = min(self._fetch.max_bytes, self._node.fetch_bytes_max) - taken
+        most = min(self._fetch.max_bytes, self._node.fetch_bytes_max)
+        room = most - taken
         found: list[Found] = []
         skipped: dict[Position, None] = {}
         served: dict[Position, None] = {}
@@ -217,7 +218,7 @@ class Fetching:
         if session.ready:
             self.wake()
         session.ready = skipped | served | session.ready if skipped or session.ready else served
-        return found, is_failed or size >= self._fetch.min_bytes
+        return found, is_failed or size >= min(self._fetch.min_bytes, max(1, most))
 
     def _has_moved_start(self, found: Found) -> bool:
         """Whether a follower has to be told that its log should begin later: somebody waits."""
