@@ -176,6 +176,38 @@ def test_a_connection_that_waits_for_an_answer_does_not_idle() -> None:
     assert client.closed_why is None
 
 
+def test_a_connection_whose_answer_is_read_slowly_does_not_idle() -> None:
+    node = SimNode(connections_max_idle_ms=10_000)
+    client = node.client()
+    client.create("events")
+    for _ in range(6):
+        client.produce("events", one_batch("x" * 500_000))
+    answered = len(client.answers)
+    for _ in range(5):
+        client.send_fetch([("events", 0, 0)])
+    reads = 0
+    while len(client.answers) < answered + 5 and client.closed_why is None:
+        client.link.pause()
+        node.loop.run_for(2_000)
+        client.link.resume()
+        node.loop.run_for(1)
+        reads += 1
+    assert client.closed_why is None
+    assert reads > 10
+
+
+def test_a_connection_whose_answer_is_not_read_idles() -> None:
+    node = SimNode(connections_max_idle_ms=10_000)
+    client = node.client()
+    client.create("events")
+    for _ in range(6):
+        client.produce("events", one_batch("x" * 500_000))
+    client.send_fetch([("events", 0, 0)])
+    client.link.pause()
+    node.loop.run_for(20_000)
+    assert not node.broker.doors.connections
+
+
 def test_a_request_that_only_produce_may_be_so_large_as_is_refused() -> None:
     node = SimNode(socket_request_other_max_bytes=10_000)
     client = node.client()

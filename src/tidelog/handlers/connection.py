@@ -55,6 +55,7 @@ class ClientConnection:
         "_owed_bytes",
         "_owner",
         "_pending",
+        "_queued_before",
         "_quiet_checks",
         "_share_bytes",
         "buffer",
@@ -77,14 +78,12 @@ class ClientConnection:
         self._is_catching_up = False
         self._is_closed = self._is_finishing = False
         self._is_paused = self._is_waiting = False
-        self._owed_bytes = 0
-        self._share_bytes = 0
-        self._began_us = 0
-        self._counted = 0
+        self._owed_bytes = self._share_bytes = 0
+        self._began_us = self._counted = 0
         self._counted_key = -1
         self.listener = listener
         self.client_id: str | None = None
-        self._quiet_checks = 0
+        self._quiet_checks = self._queued_before = 0
 
     @property
     def peer(self) -> str:
@@ -354,9 +353,10 @@ class ClientConnection:
             self._serve_held()
 
     def count_quiet(self, checks_max: int) -> None:
-        """Called now and then; closes the connection if nothing has come for so many times and
-        nothing is owed."""
-        self._quiet_checks += 1
+        """Called now and then; closes the connection if nothing has come or left for so many
+        times and nothing is owed."""
+        before, self._queued_before = self._queued_before, self._link.queued_bytes
+        self._quiet_checks = self._quiet_checks + 1 if self._queued_before == before else 0
         if self._quiet_checks > checks_max and not self._pending:
             self.close("nothing came for connections.max.idle.ms")
 
