@@ -16,7 +16,7 @@ from tidelog.wire.header import read_request_header
 API_VERSIONS: Final = 18
 METADATA: Final = 3
 BROKERS: Final = (1, 2)
-_SERVED_MAX: Final = {METADATA: 12, 1: 12, 10: 6, 8: 9, 9: 9, 16: 5, API_VERSIONS: 3}
+_SERVED_MAX: Final = {METADATA: 12, 0: 9, 1: 12, 2: 7, 10: 6, 8: 9, 9: 9, 16: 5, API_VERSIONS: 3}
 
 Answer = Callable[[int, int, Any], Mapping[str, Any]]
 """Who is asked, with which API, and what: the fields of the response."""

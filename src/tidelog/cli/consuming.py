@@ -29,6 +29,7 @@ from tidelog.cli.record_spans import (
     Place,
     Source,
     Spans,
+    find_end,
     find_leaderless,
     find_new_spans,
     find_spans,
@@ -63,7 +64,7 @@ def print_records(
     outage = Outage(source.bootstrap)
     consumer = make(Consumer, _settings(source, outage, settings), "--consumer-property")
     with Interrupts() as interrupts:
-        reading = Reading(consumer, outage, interrupts, source)
+        reading = Reading(consumer, outage, interrupts, source, settings)
         looking = Looking(source, settings, reading, may_grow=_may_grow(source, limits))
         count = 0
         try:
@@ -120,9 +121,16 @@ def _hint(source: Source, limits: Limits) -> None:
 
 class Reading:
     def __init__(
-        self, consumer: Any, outage: Outage, interrupts: Interrupts, source: Source
+        self,
+        consumer: Any,
+        outage: Outage,
+        interrupts: Interrupts,
+        source: Source,
+        settings: Settings,
     ) -> None:
         self._consumer = consumer
+        self._source = source
+        self._settings = settings
         self._call = interrupts.call
         self._outage = outage
         self._is_shared = source.group is not None
@@ -226,8 +234,7 @@ class Reading:
         error = message.error()
         if error is not None:
             if error.code() == ClientError._PARTITION_EOF:
-                if self._ends.get(partition) is not None:
-                    del self._ends[partition]
+                self._came_to_end(partition, message.offset())
             elif not error.retriable() and error.code() not in self._passing:
                 raise _told(error)
             return False
@@ -237,6 +244,17 @@ class Reading:
             del self._ends[partition]
             return bool(message.offset() < end)
         return end is not None or partition in self._ends
+
+    def _came_to_end(self, place: Place, offset: int) -> None:
+        """A leader that is new may not know yet that what lies behind is committed, too. Before
+        that counts as the end it is asked, and says so only when it knows."""
+        end = self._ends.get(place)
+        if end is None:
+            return
+        if offset < end:
+            end = self._ends[place] = min(end, find_end(self._source, place, self._settings))
+        if offset >= end:
+            del self._ends[place]
 
 
 class Looking:

@@ -72,6 +72,14 @@ def find_new_spans(
     return {place: span for place, span in known.items() if place in places} | whole
 
 
+def find_end(source: Source, place: Place, settings: Mapping[str, str]) -> int:
+    """Where a partition ends now; a leader that is new and does not know yet is waited for."""
+    one = TopicPartition(*place)
+    committed_only = _is_committed_only(settings)
+    with Client(source.bootstrap) as client:
+        return list_many_offsets(client, {one: LATEST}, committed_only=committed_only)[one]
+
+
 def find_leaderless(source: Source, patience_ms: int) -> frozenset[Place]:
     """Which partitions of these topics nobody leads now."""
     names = [source.topic] if isinstance(source.topic, str) else None
@@ -119,16 +127,19 @@ def _spans(
     settings: Mapping[str, str],
     patience_ms: int,
 ) -> Spans:
-    committed_only = settings["isolation.level"] == "read_committed"
     asked = [TopicPartition(*place) for place in places]
     firsts = list_many_offsets(client, dict.fromkeys(asked, EARLIEST), patience_ms=patience_ms)
     ends = list_many_offsets(
         client,
         dict.fromkeys(asked, LATEST),
-        committed_only=committed_only,
+        committed_only=_is_committed_only(settings),
         patience_ms=patience_ms,
     )
     return {(one.topic, one.partition): _span(source, one, firsts[one], ends[one]) for one in asked}
+
+
+def _is_committed_only(settings: Mapping[str, str]) -> bool:
+    return settings["isolation.level"] == "read_committed"
 
 
 def _span(source: Source, place: TopicPartition, first: int, end: int) -> Span:
