@@ -268,6 +268,8 @@ def test_large_records_go_through_if_the_topic_takes_them() -> None:
         ("consume t --isolation-level x", "--isolation-level x: must be one of read_committed"),
         ("consume wide --offset 0", "--offset 0: say of which --partition; wide has 2"),
         ("consume t --property print.it=true", "--property print.it: must be one of print."),
+        ("consume t -e --json --property print.key=true", "--property print.key and --json: JSON"),
+        ("audit t --compacted", "--compacted: say which --log-dirs; a cluster knows it by itself"),
         ("consume t --consumer-property a=b", "--consumer-property: No such configuration prop"),
     ],
 )

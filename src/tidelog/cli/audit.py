@@ -62,8 +62,7 @@ def audit(
       tidelog audit orders --log-dirs copies/broker-1,copies/broker-2 --json
     """
     check_place(master, remote)
-    if ledger is not None and not ledger.is_file():
-        raise BadValue(f"{ledger}: there is no such ledger")
+    _check(ledger, log_dirs, is_compacted)
     if log_dirs is not None:
         # Executors run in folders of their own.
         dirs = [str(Path(part).absolute()) for part in log_dirs.split(",") if part]
@@ -81,6 +80,13 @@ def audit(
         show(report)
     if not report.is_clean:
         raise typer.Exit(1)
+
+
+def _check(ledger: Path | None, log_dirs: str | None, is_compacted: bool) -> None:
+    if is_compacted and log_dirs is None:
+        raise BadValue("--compacted: say which --log-dirs; a cluster knows it by itself")
+    if ledger is not None and not ledger.is_file():
+        raise BadValue(f"{ledger}: there is no such ledger")
 
 
 def _session(

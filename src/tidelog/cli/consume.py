@@ -162,7 +162,7 @@ def consume(
     """
     shown = {"key": key, "timestamp": timestamp, "headers": headers, "partition": place}
     short = {f"print.{name}": "true" for name, yes in {**shown, "offset": place}.items() if yes}
-    form = short | client_properties(properties_file, properties, "--property")
+    form = short | _form_of(properties_file, properties, as_json)
     settings = {
         "isolation.level": one_of(isolation_level, _LEVELS, "--isolation-level"),
         **client_properties(consumer_file, consumer_properties, "--consumer-property"),
@@ -181,6 +181,14 @@ def consume(
     )
     limits = Limits(records_max=max_messages, idle_ms_max=timeout_ms, follow=follow)
     print_records(source, limits, skipping(line) if skip else line, settings)
+
+
+def _form_of(file: Path | None, texts: list[str] | None, as_json: bool) -> dict[str, str]:
+    given = client_properties(file, texts, "--property")
+    if as_json and given:
+        name = next(iter(given))
+        raise BadValue(f"--property {name} and --json: JSON has all of a record as it is")
+    return given
 
 
 def _group_of(flag: str | None, setting: str | None) -> str | None:
