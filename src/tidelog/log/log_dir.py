@@ -267,7 +267,7 @@ class LogDir:
         except OSError as error:
             raise self.fail(error) from error
 
-    def _open_log(self, partition: TopicPartition, settings: LogSettings) -> PartitionLog:
+    def _open_log(self, partition: TopicPartition, settings: LogSettings) -> None:
         found = recovery.Found(
             log_start=self.log_starts.get(partition, 0),
             recovery_point=self.recovery_points.get(partition, 0),
@@ -277,13 +277,13 @@ class LogDir:
         )
         folder = f"{self.path}/{partition.folder}"
         opened = recovery.open_log(self, partition, folder, settings, found, self.workers)
-        opened.log.was_flushed = found.recovery_point > 0
         if not (self.was_closed or self.boot_is_noted):
             recovery.write_again(opened.log)
+        recovery.flush_what_is_owed(opened.log)
+        opened.log.was_flushed = found.recovery_point > 0
         self.logs[partition] = opened.log
         self.checked_bytes += opened.checked_bytes
         self.cut_bytes += opened.cut_bytes
-        return opened.log
 
     # -- checkpoints
 

@@ -387,3 +387,10 @@ def write_again(log: PartitionLog) -> None:
             for position in range(0, segment.size, REWRITE_BYTES):
                 size = min(REWRITE_BYTES, segment.size - position)
                 file.pwrite(file.pread(size, position), position)
+
+
+def flush_what_is_owed(log: PartitionLog) -> None:
+    """A process that died in the middle of a flush has left what nobody may be told of before it is
+    durable. Whoever leads or follows with this log tells of all that is in it."""
+    if log.log_end_offset - log.recovery_point >= log.settings.flush_messages:
+        log.flush(log.last_flush_ms)
