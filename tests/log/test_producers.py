@@ -1,6 +1,8 @@
 """The producer state: the window of five batches, open transactions, and its snapshots (A3, A4,
 X28)."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -253,3 +255,24 @@ def test_a_roll_may_write_the_same_snapshot_at_the_same_time(
     assert world.log.snapshot_offset == world.log.segments.active.base_offset == 2
     expected = summary(world.log.producers)
     assert summary(world.kill().producers) == expected != {}
+
+
+@pytest.mark.parametrize("waits", [0, 1])
+def test_a_snapshot_of_what_is_cut_meanwhile_does_not_outlive_its_process(waits: int) -> None:
+    """V13: the disk holds it up, the log is cut and grows again, and before the loop hears that it
+    is there the process dies. What it says would count for the log as it is now."""
+    world = Simulated(LogSettings())
+    for n in range(4):
+        data = batch(producer_id=7, producer_epoch=0, base_sequence=n)
+        world.log.append_as_leader(data, 0, NOW)
+    steps = world.log.snapshotting()
+    wait = next(steps)
+    for _ in range(waits):
+        wait()
+        wait = next(steps, wait)
+    truncate_suffix(world.log, 2, NOW)
+    for _ in range(3):
+        world.log.append_as_leader(batch(), 1, NOW)
+    with suppress(FileNotFoundError):
+        wait()
+    assert world.kill().producers.by_id[7].next_sequence == 2

@@ -193,11 +193,14 @@ class LogFiles:
         before, truncations = self.snapshot_offset, self.truncations
         snapshot = self.begin_snapshot()
         try:
-            yield snapshot.run_beside
-            if self.truncations != truncations:
-                remove_if_there(self.disk, snapshot.path)
+            yield snapshot.write_beside
+            if self.truncations == truncations:
+                yield snapshot.put_in_place
+            else:
+                remove_if_there(self.disk, snapshot.beside)
         except OSError as error:
-            if not self.is_gone:
+            is_cut = isinstance(error, FileNotFoundError) and self.truncations != truncations
+            if not (self.is_gone or is_cut):
                 raise self.failed(error) from error
         if (self.snapshot_offset, self.truncations) == (before, truncations):
             self.end_snapshot(snapshot)

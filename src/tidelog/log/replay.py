@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import BadValue, KafkaError
 from tidelog.base.ports import Buffer, Disk
 from tidelog.log import snapshots, txn_index
-from tidelog.log.files import SNAPSHOT, TXN_INDEX, file_name, read_whole, write_whole
+from tidelog.log.files import (
+    SNAPSHOT,
+    SNAPSHOTTING,
+    TEMPORARY,
+    TXN_INDEX,
+    file_name,
+    read_whole,
+    write_whole,
+)
 from tidelog.log.producers import Producers
 from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
@@ -75,6 +83,11 @@ def reload_producers(
     """Makes the producer state that belongs to the log's end, from the newest snapshot at or
     below `snapshot_upto` and the batches behind it. Later snapshots are removed. `picked` has
     the batches that count of segments which a child has been through, by base offset."""
+    for name in log.disk.list(log.folder):
+        if name.endswith(SNAPSHOTTING + TEMPORARY):
+            # Whoever writes it down beside this may rename it first: then it is among the others.
+            with suppress(FileNotFoundError):
+                log.disk.remove(f"{log.folder}/{name}")
     for offset in snapshots.offsets_of(log.disk.list(log.folder)):
         if offset > snapshot_upto:
             # Whoever writes another one down beside this may remove it first.

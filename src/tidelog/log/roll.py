@@ -30,10 +30,18 @@ class Snapshot:
         write_whole(self.disk, self.path, self.data, durable=durable)
         self._remove_superfluous()
 
-    def run_beside(self) -> None:
-        """The same while a roll at the same offset may write the same file."""
+    def write_beside(self) -> None:
+        """The same in two waits, while a roll at the same offset may write the same file. A
+        truncation takes this one away before it gets its name: else it would outlive a process that
+        dies then, and pass for that of the log which has grown there since."""
         write_temporary(self.disk, self.path + SNAPSHOTTING, self.data, durable=False)
-        self.disk.rename(self.path + SNAPSHOTTING + TEMPORARY, self.path)
+
+    @property
+    def beside(self) -> str:
+        return self.path + SNAPSHOTTING + TEMPORARY
+
+    def put_in_place(self) -> None:
+        self.disk.rename(self.beside, self.path)
         self._remove_superfluous()
 
     def _remove_superfluous(self) -> None:
