@@ -67,6 +67,8 @@ class Marked(Protocol):
 
     def appended(self, size: int) -> None: ...
 
+    def refuse_if_too_few(self) -> None: ...
+
     def not_led(self) -> KafkaError: ...
 
 
@@ -126,3 +128,5 @@ def _wait(partition: Marked, done: Committed, offset: int | KafkaError) -> None:
         done(None)
     else:
         partition.acks.wait(partition.log.log_end_offset, done)
+        # There may be too few since it was its turn to wait: whoever asked must come again.
+        partition.refuse_if_too_few()

@@ -7,9 +7,12 @@ from tidelog.base.control import LeaderAndIsrRequest, LeaderAndIsrResponse, Topi
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_LEADER, PartitionInfo
 from tidelog.cluster.messages import partition_state
+from tidelog.handlers.write_txn_markers import write_lot
+from tidelog.marker_sending import Results
 from tidelog.partition import Partition
 from tidelog.records.reference import Record, encode_batch
 from tidelog.replication.replica import Role
+from tidelog.transactions.surroundings import Ending
 
 
 class Woken:
@@ -134,6 +137,33 @@ def test_who_has_too_few_when_a_slow_append_is_done_says_so() -> None:
     answer = client.wait().responses[0].partition_responses[0]
     assert answer.error_code.name == "not_enough_replicas_after_append"
     assert partition.log.log_end_offset == 1
+
+
+def test_who_has_too_few_when_a_marker_is_flushed_says_so() -> None:
+    """A2: a coordinator on the same broker would wait for it, with all other markers for what is
+    led here."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", flush_messages=1, min_insync_replicas=2)
+    partition = node.broker.partitions.find("events", 0)
+    epochs = {0: node.broker.metadata.broker_epoch, 1: 7}
+    changes = {"replicas": (0, 1), "broker_epochs": epochs}
+    tell(node, partition, isr=(0, 1), leader_epoch=1, state_version=1, **changes)
+    ending = Ending(
+        producer_id=7,
+        producer_epoch=0,
+        is_commit=True,
+        coordinator_epoch=0,
+        partitions=(partition.name,),
+        transaction_version=0,
+    )
+    written: list[Results] = []
+    broker: Any = node.broker
+    write_lot(broker, [(ending, ending.partitions)], written.append)
+    assert node.loop.run_until(lambda: partition.is_busy), "it is being flushed"
+    tell(node, partition, isr=(0,), elr=(1,), leader_epoch=1, state_version=2, **changes)
+    assert node.loop.run_until(lambda: bool(written))
+    assert list(written[0].values()) == [ErrorCode.not_enough_replicas_after_append]
 
 
 def test_readers_that_wait_in_an_earlier_epoch_are_told() -> None:

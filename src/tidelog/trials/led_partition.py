@@ -106,6 +106,9 @@ class LedPartition:
     def appended(self, _size: int) -> None:
         """Followers have been woken in the append."""
 
+    def refuse_if_too_few(self) -> None:
+        """Nothing is written beside the loop here: there are as many as when that was checked."""
+
     # -- its acknowledgements
 
     def wait(self, end_offset: int, committed: Committed) -> None:
