@@ -135,6 +135,27 @@ def test_a5_the_group_is_classic_again_when_the_last_new_member_leaves() -> None
     assert stage.group().state_name == "CompletingRebalance"
 
 
+@pytest.mark.parametrize("goes", ["leaves", "is silent"])
+def test_a5_the_last_new_member_goes_also_if_the_others_are_too_many_for_one_record(
+    goes: str,
+) -> None:
+    """As a classic one the group is one record, which may not fit into a batch. Nobody else would
+    get the partitions of a member that cannot go."""
+    stage = consumer_stage()
+    a, b = classic_group(stage, "a", "b")
+    new = Consumer(stage, "new").join()
+    rejoin(a, partitions(a))
+    stage.journal.bytes_max = 400
+    if goes == "leaves":
+        new.leave()
+        assert new.code is ErrorCode.none
+    for _ in range(12):
+        stage.wait(4000)
+        for member in (a, b):
+            member.heartbeat()
+    assert new.member_id not in find(stage).members
+
+
 def test_a5_a_downgraded_group_survives_its_coordinator() -> None:
     stage = consumer_stage()
     (a,) = classic_group(stage, "a")

@@ -37,6 +37,8 @@ class StageJournal:
         self.committed_count = 0
         """How much of what was written cannot be lost any more."""
         self.refusal: KafkaError | None = None
+        self.bytes_max: int | None = None
+        """What fits into a batch."""
 
     def append(
         self,
@@ -46,9 +48,11 @@ class StageJournal:
         *,
         must_fit: bool = True,
     ) -> Origin:
-        del must_fit
         if self.refusal is not None:
             raise self.refusal
+        size = sum(len(key) + len(value or b"") for key, value in entries)
+        if must_fit and self.bytes_max is not None and size > self.bytes_max:
+            raise KafkaError(ErrorCode.message_too_large, f"{size} bytes at once")
         assert entries, "nothing is no batch"
         who = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH) if producer is None else producer
         origin = Origin(len(self.written), self._loop.clock.now_ms(), *who)

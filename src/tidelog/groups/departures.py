@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.journal import Entry
 from tidelog.groups.classic_group import ClassicGroup
 from tidelog.groups.consumer_context import ConsumerContext, Finished
@@ -28,8 +28,20 @@ class Departures:
 
     def dismiss(self, group: ConsumerGroup, member_ids: Sequence[str], finished: Finished) -> None:
         """Takes members out of a group. It goes on as a classic one if the last that spoke the
-        newer protocol is among them."""
-        self._write(group.group_id, self._entries(group, member_ids), finished)
+        newer protocol is among them, unless that is too much for one record: then as it is."""
+        is_last = any(group.members[found].classic is None for found in member_ids)
+        if not is_last or not can_downgrade(group, member_ids, self._surroundings):
+            self._remove(group, member_ids, finished)
+            return
+
+        def downgraded(error: KafkaError | None) -> None:
+            is_too_large = error is not None and error.code is ErrorCode.unknown_server_error
+            if is_too_large and self._context.groups.get(group.group_id) is group:
+                self._remove(group, member_ids, finished)
+            else:
+                finished(error)
+
+        self._write(group.group_id, self._downgraded(group, member_ids), downgraded)
 
     def replaced(self, group_id: str) -> None:
         """A member of the newer protocol has been replaced by one of the classic one: if it was
@@ -50,14 +62,11 @@ class Departures:
         now_ms = self._surroundings.clock.now_ms()
         return downgrade_entries(group, leaving, self._surroundings.topics, now_ms)
 
-    def _entries(self, group: ConsumerGroup, member_ids: Sequence[str]) -> list[Entry]:
-        is_last = any(group.members[found].classic is None for found in member_ids)
-        if is_last and can_downgrade(group, member_ids, self._surroundings):
-            return self._downgraded(group, member_ids)
+    def _remove(self, group: ConsumerGroup, member_ids: Sequence[str], finished: Finished) -> None:
         change = self._context.change(group)
         change.remove(member_ids)
         change.follow_topics(has_changed=True)
-        return change.entries
+        self._context.write(group.group_id, change.entries, finished)
 
     # -- time
 
