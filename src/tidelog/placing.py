@@ -6,7 +6,7 @@ written to them any more. Whoever asks is called back in either case; what could
 not in any dir then.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tidelog.base.ids import TopicPartition
@@ -14,7 +14,7 @@ from tidelog.disk_work import COMMON, MAKING, DiskWork
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.replicas import NewReplica, deleting, making
+from tidelog.log.replicas import NewReplica, deleting, making, noting_ids
 from tidelog.log.steps import Steps
 from tidelog.slow_appends import SlowAppends
 
@@ -55,6 +55,15 @@ class Placing:
             self.make(missing, then)
         else:
             then()
+
+    def note_ids(self, ids: Mapping[LogDir, Mapping[TopicPartition, bytes]], then: Then) -> None:
+        if not ids:
+            then()
+            return
+        ended = _after(len(ids), then)
+        for log_dir, found in ids.items():
+            steps = _telling(noting_ids(log_dir, found), ended)
+            self._work.run("noting topic ids", log_dir, steps)
 
     # -- deleting
 

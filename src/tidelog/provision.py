@@ -49,8 +49,10 @@ class Provision:
         broker_id: int,
     ) -> Sliced:
         """Makes the logs that are not there. One of another topic of the same name goes first, and
-        so does one that may be, where another broker leads and has everything."""
+        so does one that may be, where another broker leads and has everything. One that is kept
+        although nobody knows whose it was is this topic's from now on."""
         strangers: list[TopicPartition] = []
+        nameless: dict[LogDir, dict[TopicPartition, bytes]] = {}
         news: list[NewReplica] = []
         settings: dict[bytes, LogSettings] = {}
         for topic, state in states_in(request):
@@ -63,6 +65,9 @@ class Provision:
             if homes and not all(
                 _is_stranger(home, name, topic.topic_id, must_be_known) for home in homes
             ):
+                for home in homes:
+                    if _lacks_id(home, name):
+                        nameless.setdefault(home, {})[name] = topic.topic_id
                 continue
             if homes:
                 strangers.append(name)
@@ -79,6 +84,7 @@ class Provision:
         for name in strangers:
             _log.warning("removing partition=%s why=it may be another topic's of that name", name)
             self._remove(name)
+        yield partial(self._placing.note_ids, nameless)
         yield partial(self._placing.delete, strangers)
         yield partial(self._placing.make, news)
 
@@ -139,6 +145,13 @@ def _is_stranger(
         return found != topic_id
     except KafkaError as error:
         _log.error("not read partition=%s why=%s", name, error.message)
+        return False
+
+
+def _lacks_id(log_dir: LogDir, name: TopicPartition) -> bool:
+    try:
+        return log_dir.topic_id(name) is None
+    except KafkaError:
         return False
 
 

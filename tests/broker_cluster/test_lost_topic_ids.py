@@ -46,3 +46,26 @@ def test_a_replica_that_others_need_is_kept_although_its_id_is_lost() -> None:
     for broker_id in (hurt, replicas[1]):
         cluster.wait_started(broker_id)
     assert read(cluster, "events") == ["a", "b", "c"]
+
+
+def test_a_replica_that_was_kept_is_not_taken_for_another_topics_later() -> None:
+    """V1, V2: that it has lost its id is not to be seen after the next start."""
+    cluster, hurt, replicas = without_its_id()
+    for broker_id in replicas[:2]:
+        cluster.lose_power(broker_id)
+    for broker_id in replicas:
+        cluster.begin(broker_id)
+    for broker_id in replicas:
+        cluster.wait_started(broker_id)
+    assert read(cluster, "events") == ["a", "b", "c"]
+    cluster.kill(hurt, guard=False)
+    assert delete_topic(cluster, "events") == "none"
+    assert cluster.ask_create("events", replicas=[replicas]).error_code.name == "none"
+    cluster.run_for(10_000)
+    values = ["x", "y", "z"]
+    for value in values:
+        write(cluster, "events", value)
+    cluster.start(hurt)
+    cluster.wait_caught_up("events")
+    assert log_values(cluster, hurt, "events") == values
+    assert_alike(cluster, "events")
