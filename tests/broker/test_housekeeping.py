@@ -8,6 +8,7 @@ import pytest
 from support.brokers import INCREMENTAL_ALTER_CONFIGS, SimClient, SimNode, one_batch
 from support.logs import batch, contents
 from tidelog.log.checkpoints import read_offsets
+from tidelog.log.files import LOG
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, walk
 from tidelog.records.reference import read_records
@@ -243,6 +244,9 @@ def test_readers_are_taken_past_segments_that_compaction_has_emptied() -> None:
     whole = partition.read_as_follower(0, 1 << 20, set())
     assert whole is not None
     assert (whole.position, whole.size) == (0, HEADER_SIZE), "a follower gets it as it is"
+    node.disk.fail(errno.EIO, operations=("pread",), path=emptied[0].path(LOG), skip=1, times=None)
+    found = node.client().fetch("events", 0, max_bytes=50 << 20)
+    assert found.error_code.name == "kafka_storage_error", "S10: the disk fails over it"
 
 
 def test_a_disk_that_fails_takes_its_dir_offline_and_no_other() -> None:

@@ -11,7 +11,11 @@ from tidelog.records.batch import HEADER_SIZE, read_header
 def past_emptied(log: PartitionLog, found: Slice | None, max_bytes: int, upto: int) -> Slice | None:
     """What was found, or what lies behind it if that has no records."""
     while found is not None and found.size == HEADER_SIZE:
-        behind = read_header(found.file.pread(HEADER_SIZE, found.position)).next_offset
+        try:
+            header = found.file.pread(HEADER_SIZE, found.position)
+        except OSError as error:
+            raise log.failed(error) from error
+        behind = read_header(header).next_offset
         further = log.read(behind, max_bytes, upto) if behind < upto else None
         if further is None or not further.size:
             break
