@@ -11,7 +11,6 @@ from tidelog.log.partition_log import PartitionLog
 LARGE, SMALL = 9000, 10
 OFFSET_BITS = ((7, 0), (7, 1), (7, 2), (7, 3), (6, 0), (1, 0), (0, 7))
 DELTA_BITS = ((26, 0), (26, 1), (23, 6), (23, 7))
-LENGTH_BITS = ((11, 0), (11, 1), (8, 7), (9, 0))
 
 
 def filled(value_bytes: int) -> Simulated:
@@ -69,36 +68,3 @@ def test_other_segments_are_read_as_before(number: int) -> None:
     for offset in range(15):
         if wanted[offset][0] != path:
             assert log.read(offset, 1, log.log_end_offset).position == wanted[offset][1]
-
-
-@pytest.mark.parametrize("more", [0, 1, 5])
-def test_the_last_batch_is_neither_cut_off_nor_its_offset_given_again(more: int) -> None:
-    """A clean stop has noted where the log ended."""
-    world = filled(SMALL)
-    for _ in range(more):
-        world.log.append_as_leader(batch(), 1, NOW)
-    end, active = world.log.log_end_offset, world.log.segments.active
-    position = active.locate(end - 1)[0]
-    disk = stop(world, "stop")
-    for byte, bit in OFFSET_BITS + DELTA_BITS + LENGTH_BITS:
-        twin = disk.fork()
-        twin.flip_bit(active.path(".log"), position + byte, bit)
-        log = open_dir(twin).logs[PARTITION]
-        assert log.log_end_offset == end, (byte, bit)
-        assert log.append_as_leader(batch(), 1, NOW) == end
-        _is_refused(log, end - 1, position)
-        if (byte, bit) not in LENGTH_BITS:
-            twin.process_dies()
-            assert open_dir(twin).logs[PARTITION].log_end_offset == end + 1, (byte, bit)
-
-
-def _is_refused(log: PartitionLog, offset: int, position: int) -> None:
-    """Either at once, or when what is about to be sent is looked at."""
-    try:
-        piece = log.read(offset, 1, log.log_end_offset)
-    except KafkaError:
-        return
-    assert piece.position == position
-    assert piece.unverified is not None
-    found = piece.unverified.check(piece.file, piece.position, piece.size)
-    assert found is None or found.bad == position

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tidelog.base.errors import BadValue, TaskError
-from tidelog.base.ids import NO_EPOCH, NO_TIMESTAMP, Epoch, TopicPartition
+from tidelog.base.ids import NO_EPOCH, Epoch, TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Workers
 from tidelog.log import leftovers
@@ -39,8 +39,7 @@ from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batch
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
 from tidelog.log.truncation import cut_segment, cutting, finish_cut
-from tidelog.log.unverified import SOUND, Stretch, Unverified
-from tidelog.records.batch import HEADER_SIZE
+from tidelog.log.unverified import Unverified
 
 INLINE_BYTES_MAX: Final = 64 << 20
 REWRITE_BYTES: Final = 1 << 20
@@ -67,8 +66,6 @@ class Opened:
     checked_bytes: int = 0
     cut_bytes: int = 0
     removed_segments: int = 0
-    damaged_at: int = SOUND
-    """From where on the last segment has rotted since it was closed."""
 
 
 def open_log(
@@ -95,10 +92,6 @@ def open_log(
         if segment.size:
             limit = log.segments.end_of(index, log.log_end_offset)
             segment.unverified = Unverified(segment.base_offset, segment.size, limit)
-    if opened.damaged_at != SOUND:
-        active, at = log.segments.active, opened.damaged_at
-        assert active.unverified is not None
-        active.unverified.note(Stretch(at, at, active.base_offset, bad=at))
     return opened
 
 
@@ -172,13 +165,10 @@ class _Check:
         segment.resume(log.disk, size)
         start = max(0, segment.offset_index.last[1])
         trusted = EVERYTHING if self.found.was_closed else self.found.recovery_point
-        base = segment.base_offset
-        place = Place(segment_base=base, expected_offset=base, trusted_upto=trusted)
-        end, next_offset, epoch = start, base, NO_EPOCH
-        last = (start, base)
+        place = Place(segment_base=segment.base_offset, trusted_upto=trusted)
+        end, next_offset, epoch = start, segment.base_offset, NO_EPOCH
         for position, header, _ in good_batches(segment.open_file(), start, size, place):
-            expected = header.base_offset if position == start > 0 else next_offset
-            last, end = (position, expected), position + header.size
+            end = position + header.size
             next_offset, epoch = header.next_offset, Epoch(header.partition_leader_epoch)
         epochs_are_known = epoch == log.epochs.latest
         if end == 0:
@@ -186,26 +176,10 @@ class _Check:
         if (end == start and start > 0) or not (epochs_are_known or self.found.was_closed):
             return self._check_from(self.found.recovery_point)
         self.opened.checked_bytes = end - start
-        if self.found.was_closed and next_offset != self.found.recovery_point:
-            last = last if next_offset > self.found.recovery_point else (end, next_offset)
-            if self._keeps_damaged(segment, size, *last):
-                end, next_offset = size, self.found.recovery_point
         if end < size:
             self._cut(segment, end)
         log.log_end_offset = next_offset
         return next_offset
-
-    def _keeps_damaged(self, segment: Segment, size: int, position: int, expected: int) -> bool:
-        """Whether what lies from a position on has rotted since a clean stop, which has noted where
-        the log ended. Its offsets are not given again: it stays, for others to heal it, and is
-        refused to whoever reads it."""
-        end = self.found.recovery_point
-        if end <= expected or size - position < HEADER_SIZE:
-            return False
-        segment.resume(self.log.disk, position)
-        segment.note(position, size - position, expected, end - 1, NO_TIMESTAMP)
-        self.opened.damaged_at = position
-        return True
 
     def _check_from(self, offset: int) -> int:
         """Checks every segment that reaches `offset`; returns the first one's base. One that
@@ -345,7 +319,7 @@ def _stopped_below(result: Mapping[str, Any], segment: Segment, place: Place) ->
     if result["next_offset"] < place.trusted_upto:
         return True
     after = next(batches(segment.open_file(), end, segment.size), None)
-    return after is not None and after.header.base_offset <= place.trusted_upto
+    return after is not None and after.header.next_offset <= place.trusted_upto
 
 
 def _settle_bounds(log: PartitionLog, found: Found) -> None:

@@ -98,16 +98,12 @@ def good_batches(file: File, position: int, end: int, place: Place) -> Iterator[
 def _contradicts(
     after: StoredBatch | None, batch: StoredBatch, expected: int, place: Place
 ) -> bool:
-    """Whether the next batch is durable too, or the first behind those that are, and says that
-    this one's offsets are wrong."""
+    """Whether the next batch is durable too and says that this one's offsets are wrong."""
     return (
         after is not None
+        and after.header.next_offset <= place.trusted_upto
         and after.header.base_offset < batch.header.next_offset
         and place.takes(after.header, expected)
-        and (
-            after.header.next_offset <= place.trusted_upto
-            or (after.header.base_offset == place.trusted_upto and _is_good(after))
-        )
     )
 
 
