@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.ports import free_ports
+from support.scripted_brokers import scripted
 from support.servers import Server, new_server
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.client import apis
@@ -181,6 +182,24 @@ def test_a_connection_that_was_lost_is_opened_again(tmp_path: Path) -> None:
                 assert list(asked.result(60).topics) == ["kept"]
     finally:
         server.close()
+
+
+def test_a_broker_that_dies_over_the_first_question_is_followed_by_another() -> None:
+    """A task that has just begun asks whoever it reaches first."""
+    sent: list[int] = []
+
+    def send(connection: socket.socket, answer: bytes) -> None:
+        sent.append(len(answer))
+        if len(sent) == 2:
+            connection.shutdown(socket.SHUT_RDWR)
+        else:
+            connection.sendall(answer)
+
+    with scripted(lambda *_: {}) as brokers:
+        brokers.send = send
+        with Client(",".join(brokers.addresses.values())) as client:
+            assert client.cluster([]).brokers.keys() == {1, 2}
+    assert len(sent) > 2
 
 
 def test_a_change_whose_answer_was_lost_is_not_made_twice() -> None:

@@ -160,7 +160,8 @@ class Client(Closing):
                 if was_asked and api.is_change:
                     why = f"{error}: what was asked for may have been done, or not"
                     raise Unreachable(error.address, why) from error
-                if is_first or now_ms() + _PAUSE_MS > deadline_ms:
+                # Where nobody was reached yet the addresses may be wrong: that is told at once.
+                if (is_first and not was_asked) or now_ms() + _PAUSE_MS > deadline_ms:
                     raise
                 pause_ms(_PAUSE_MS)
 
