@@ -111,6 +111,16 @@ def make_topic(server: Server, name: str = "t") -> AdminClient:
     return admin
 
 
+def first_worker(server: Server, count: int, **settings: Any) -> Worker:
+    """A member that has read all there is before others come. A rebalance during its very first
+    look-up of where a partition begins makes librdkafka (2.16 as well) look twice: an answer that
+    is outdated starts its timer again beside the query that is under way, and what it then finds
+    takes it back to the beginning of a partition that it has had all the time."""
+    worker = Worker(server, "a", **settings)
+    work_until(lambda: len(worker.got) >= count, worker)
+    return worker
+
+
 def produce(server: Server, count: int, topic: str = "t") -> None:
     producer = Producer({"bootstrap.servers": server.address, "log_level": 0})
     for number in range(count):
@@ -121,7 +131,7 @@ def produce(server: Server, count: int, topic: str = "t") -> None:
 def test_v15_members_come_and_go_and_every_record_is_read_once(server: Server) -> None:
     admin = make_topic(server)
     produce(server, 600)
-    a, b = Worker(server, "a"), Worker(server, "b")
+    a, b = first_worker(server, 600), Worker(server, "b")
     work_until(are_shared(a, b), a, b)
     c = Worker(server, "c")
     work_until(are_shared(a, b, c), a, b, c)
@@ -169,8 +179,8 @@ def test_a5_what_a_killed_member_had_goes_to_the_others_and_nothing_is_skipped(
 def test_a5_the_group_goes_on_where_it_was_when_the_broker_is_killed(server: Server) -> None:
     make_topic(server)
     produce(server, 600)
-    a, b = Worker(server, "a"), Worker(server, "b")
-    work_until(lambda: are_shared(a, b)() and len(a.got + b.got) >= 600, a, b)
+    a, b = first_worker(server, 600), Worker(server, "b")
+    work_until(are_shared(a, b), a, b)
     everything = [TopicPartition("t", p) for p in range(PARTITIONS)]
     work_until(lambda: [f.offset for f in a.consumer.committed(everything)] == [100] * 6, a, b)
     server.kill()
@@ -220,7 +230,7 @@ def test_v15_a_classic_group_turns_over_member_by_member_and_back(server: Server
         "heartbeat.interval.ms": 100,
         "session.timeout.ms": 30_000,
     }
-    a, b = (Worker(server, name, **classic) for name in "ab")
+    a, b = first_worker(server, 600, **classic), Worker(server, "b", **classic)
     work_until(are_shared(a, b), a, b)
     new = Worker(server, "new")
     work_until(are_shared(a, b, new), a, b, new)
