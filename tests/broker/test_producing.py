@@ -15,9 +15,11 @@ from support.brokers import (
 )
 from support.transactional import FIND_COORDINATOR
 from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tidelog.base.ports import Level
+from tidelog.base.ports import Buffer, Level
+from tidelog.log.segment import INDEX_LOT
 from tidelog.records.batch import read_header
 from tidelog.records.reference import Record, encode_batch, read_records
+from tidelog.world.sim.disk import SimFile
 from tidelog.world.sim.pressure import SimPressure
 
 
@@ -168,6 +170,49 @@ def test_at_its_limit_the_page_cache_holds_up_no_loop(
     assert lanes.count("write /data") == (level is not Level.low)
     for number in range(count):
         assert values(client.fetch("events", number).records) == [f"v{number}".encode()]
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 4_000_000])
+def test_at_its_limit_no_index_is_written_in_the_loop_either(
+    size: int, segment_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that of a segment that ends. What is written all the same is found by a start."""
+    monkeypatch.setattr(SimPressure, "level", lambda _: Level.limit)
+    node = SimNode()
+    client = node.client()
+    client.create("events", index_interval_bytes=0, segment_bytes=segment_bytes)
+    is_beside = False
+    in_the_loop: list[str] = []
+    offload, pwrite = node.loop.offload, SimFile.pwrite
+
+    def noting(lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def working() -> Any:
+            nonlocal is_beside
+            is_beside = True
+            try:
+                return work()
+            finally:
+                is_beside = False
+
+        offload(lane, working, done)
+
+    def written(file: SimFile, data: Buffer, offset: int) -> None:
+        if not is_beside:
+            in_the_loop.append(file._path)
+        pwrite(file, data, offset)
+
+    monkeypatch.setattr(node.loop, "offload", noting)
+    monkeypatch.setattr(SimFile, "pwrite", written)
+    for number in range(3 * INDEX_LOT):
+        assert client.produce("events", one_batch("v" * size)).base_offset == number
+    assert not [path for path in in_the_loop if "events-0" in path]
+    log = node.broker.partitions.find("events", 0).log
+    active = log.segments.active
+    assert len(log.segments.all) > 1 or size == 10 or segment_bytes == 1 << 30
+    assert active.offset_index.unwritten <= INDEX_LOT
+    for segment in log.segments.closed:
+        assert segment.offset_index.count
 
 
 def test_a_repeated_large_batch_of_an_idempotent_producer_is_not_appended_twice(

@@ -16,13 +16,14 @@ Zeros behind the last entry, as Kafka leaves them, are not entries.
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import lt
 from struct import Struct
 from typing import ClassVar, Final, TypeAlias
 
 from tidelog.base.errors import BadValue
-from tidelog.base.ports import Buffer, Disk
+from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.files import LazyFile, OpenFiles, open_empty
 
 OFFSET_ENTRY: Final = Struct(">iI")
@@ -75,6 +76,25 @@ def columns(data: Buffer, entry: Struct) -> tuple[Numbers, Numbers]:
         for column in found:
             column.byteswap()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Entries that are in memory and are to be written."""
+
+    index: "SparseIndex"
+    file: File
+    data: bytes
+    position: int
+    count: int
+    """How many the index has with them."""
+
+    def run(self) -> None:
+        """Does nothing but write, and may run in a thread."""
+        self.file.pwrite(self.data, self.position)
+
+    def end(self) -> None:
+        self.index.has_written(self.count)
 
 
 class SparseIndex:
@@ -137,15 +157,23 @@ class SparseIndex:
     def unwritten(self) -> int:
         return self._count - self._written
 
-    def write(self) -> None:
-        """Writes the entries that are in memory only."""
+    def begin_write(self) -> list[Lot]:
+        """The entries that are in memory only, if there are any."""
         if self._keys is None or self._written == self._count:
-            return
+            return []
         pack = self._entry.pack
         lot = zip(self._keys[self._written :], self._values[self._written :], strict=True)
         data = b"".join([pack(key, value) for key, value in lot])
-        self._file.get().pwrite(data, self._bytes_written)
-        self._written = self._count
+        return [Lot(self, self._file.get(), data, self._bytes_written, self._count)]
+
+    def write(self) -> None:
+        """Writes them at once."""
+        for lot in self.begin_write():
+            lot.run()
+            lot.end()
+
+    def has_written(self, count: int) -> None:
+        self._written = max(self._written, count)
 
     def sync(self) -> None:
         self._file.get().sync()

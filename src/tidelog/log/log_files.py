@@ -129,11 +129,13 @@ class LogFiles:
 
     def begin_roll(self) -> Roll:
         """What is to be made for the next segment. Until `end_roll` nothing may be appended."""
-        self.segments.active.write_indexes()
+        lots = self.segments.active.begin_close()
         segment = Segment(self.folder, self.log_end_offset, self.settings, self.home.files)
-        return Roll(snapshot=self.begin_snapshot(), segment=segment)
+        return Roll(lots=lots, snapshot=self.begin_snapshot(), segment=segment)
 
     def end_roll(self, roll: Roll) -> Segment:
+        for lot in roll.lots:
+            lot.end()
         self.segments.active.close_for_writing()
         self.end_snapshot(roll.snapshot)
         self._snapshot_position = 0

@@ -7,6 +7,7 @@ log has not changed; and between the two nothing else may be appended to it, or 
 
 from dataclasses import dataclass
 
+from tidelog.log.index import Lot
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import FRESH
 from tidelog.log.roll import Roll
@@ -19,6 +20,7 @@ class PendingAppend:
     segment: Segment
     roll: Roll | None
     """What makes the segment, if it is a new one."""
+    lots: list[Lot]
     position: int
     header: BatchHeader
     leader_epoch: int
@@ -27,6 +29,8 @@ class PendingAppend:
     def run(self) -> None:
         if self.roll is not None:
             self.roll.run()
+        for lot in self.lots:
+            lot.run()
         assert self.segment.file is not None
         self.segment.file.pwrite(self.batch, self.position)
 
@@ -70,6 +74,7 @@ def _place(
     return PendingAppend(
         segment=segment,
         roll=roll,
+        lots=segment.begin_lots(),
         position=segment.size,
         header=header,
         leader_epoch=leader_epoch,
@@ -92,7 +97,10 @@ def end_append(log: PartitionLog, pending: PendingAppend, end: Exception | None)
         assert segment is log.segments.active, "rolled while a batch was being written"
         if pending.leader_epoch != log.epochs.latest:
             log.assign_epoch(pending.leader_epoch, offset)
+        for lot in pending.lots:
+            lot.end()
         segment.note(pending.position, header.size, offset, last_offset, header.max_timestamp)
+        segment.is_written_beside = False
     except OSError as error:
         raise log.failed(error) from error
     log.log_end_offset = last_offset + 1

@@ -7,6 +7,7 @@ segment takes that the first goes to. What is left over is fetched again.
 from dataclasses import dataclass
 
 from tidelog.log.followed_batches import check_followed, note_run, run_for
+from tidelog.log.index import Lot
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.roll import Roll
 from tidelog.log.segment import Segment
@@ -17,12 +18,15 @@ from tidelog.records.batch import LENGTH_OVERHEAD, RawHeader
 class PendingFollow:
     segment: Segment
     roll: Roll | None
+    lots: list[Lot]
     headers: list[RawHeader]
     data: memoryview
 
     def run(self) -> None:
         if self.roll is not None:
             self.roll.run()
+        for lot in self.lots:
+            lot.run()
         assert self.segment.file is not None
         self.segment.file.pwrite(self.data, self.segment.size)
 
@@ -42,7 +46,13 @@ def begin_follow(
         raise log.failed(error) from error
     segment = log.segments.active if roll is None else roll.segment
     count, size = run_for(segment, headers)
-    return PendingFollow(segment=segment, roll=roll, headers=headers[:count], data=data[:size])
+    return PendingFollow(
+        segment=segment,
+        roll=roll,
+        lots=segment.begin_lots(),
+        headers=headers[:count],
+        data=data[:size],
+    )
 
 
 def end_follow(log: PartitionLog, pending: PendingFollow, end: Exception | None) -> None:
@@ -55,6 +65,9 @@ def end_follow(log: PartitionLog, pending: PendingFollow, end: Exception | None)
     try:
         if pending.roll is not None:
             log.end_roll(pending.roll)
+        for lot in pending.lots:
+            lot.end()
         note_run(log, pending.segment, pending.headers, pending.data)
+        pending.segment.is_written_beside = False
     except OSError as error:
         raise log.failed(error) from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tidelog.base.ports import Disk
 from tidelog.log.files import SNAPSHOTTING, TEMPORARY, write_temporary, write_whole
+from tidelog.log.index import Lot
 from tidelog.log.segment import Segment
 
 
@@ -53,9 +54,13 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roll:
+    lots: list[Lot]
+    """What the indexes of the segment that ends have in memory only."""
     snapshot: Snapshot
     segment: Segment
 
     def run(self) -> None:
+        for lot in self.lots:
+            lot.run()
         self.snapshot.run()
         self.segment.create(self.snapshot.disk)

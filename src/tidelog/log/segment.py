@@ -23,7 +23,7 @@ from tidelog.log.files import (
     OpenFiles,
     open_empty,
 )
-from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY, Lot
 from tidelog.log.scan import (
     EVERYTHING,
     RELATIVE_OFFSET_MAX,
@@ -51,6 +51,7 @@ class Segment(SegmentReader):
         "_txn_index",
         "_txn_suffix",
         "first_timestamp",
+        "is_written_beside",
         "max_timestamp_offset",
         "roll_bytes",
         "roll_ms",
@@ -73,6 +74,8 @@ class Segment(SegmentReader):
         self._indexed_end = UNKNOWN_END
         self._indexed_timestamp: int = NO_TIMESTAMP
         self._index_lot = 1
+        self.is_written_beside = False
+        """Whether what is noted was written beside the loop, and entries of the indexes are too."""
         self._txn_index: txn_index.TxnIndex | None = None
         self.configure(settings)
 
@@ -187,7 +190,7 @@ class Segment(SegmentReader):
         if room <= 0:
             self.roll_bytes = 0
         self._index_lot = min(INDEX_LOT, max(1, room))
-        if self.offset_index.unwritten >= INDEX_LOT:
+        if self.offset_index.unwritten >= INDEX_LOT and not self.is_written_beside:
             self._write_indexes()
 
     def has_room(self, size: int, last_offset: int, timestamp: int) -> bool:
@@ -197,16 +200,31 @@ class Segment(SegmentReader):
             and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
         )
 
+    def begin_lots(self) -> list[Lot]:
+        """What is to be written beside the loop together with a batch: entries that the loop would
+        write otherwise. Until the batch has been noted it writes none."""
+        self.is_written_beside = True
+        return self._unwritten() if self.offset_index.unwritten >= INDEX_LOT else []
+
+    def begin_close(self) -> list[Lot]:
+        """All that the indexes have in memory only; with it they cover the largest timestamp."""
+        self._index_time()
+        return self._unwritten()
+
     def write_indexes(self) -> None:
-        """Writes what the indexes hold in memory; afterwards they cover the largest timestamp."""
+        """The same, written at once."""
         self._index_time()
         self._write_indexes()
 
     def _write_indexes(self) -> None:
+        for lot in self._unwritten():
+            lot.run()
+            lot.end()
+
+    def _unwritten(self) -> list[Lot]:
         """The time index first: entries that are ahead of the other are dropped at a start,
         entries that are missing would never be noticed."""
-        self.time_index.write()
-        self.offset_index.write()
+        return self.time_index.begin_write() + self.offset_index.begin_write()
 
     def close_for_writing(self) -> None:
         """Makes it a closed segment."""
