@@ -181,3 +181,22 @@ def test_settings_that_cannot_be_used_are_left_out_with_a_warning(
     assert settings["log.retention.ms"] == 9
     assert settings["log.segment.bytes"] == 1 << 30
     assert "no.such" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("own", "least", "most"),
+    [
+        ({"min_compaction_lag_ms": "20"}, 20, 10),
+        ({"min_compaction_lag_ms": "20", "max_compaction_lag_ms": "30"}, 20, 30),
+        ({"max_compaction_lag_ms": "1"}, 2, 1),
+    ],
+)
+def test_a_topic_keeps_its_own_compaction_lag_when_its_broker_gets_another(
+    own: dict[str, str], least: int, most: int
+) -> None:
+    """S6: what nobody may compact yet stays, also where the topic would not be made like that."""
+    settings = Settings.of(
+        {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "10"}
+    )
+    found = effective_log_settings(image_with(**own, retention_ms="soon"), settings, "t")
+    assert (found.min_compaction_lag_ms, found.max_compaction_lag_ms) == (least, most)

@@ -9,7 +9,13 @@ from collections.abc import Mapping
 
 from tidelog.base.errors import BadValue
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.settings import Settings, TopicSettings, topic_settings
+from tidelog.base.settings import (
+    Settings,
+    TopicSettings,
+    Value,
+    find_topic_setting,
+    topic_settings,
+)
 from tidelog.cluster.elections import TopicRules
 from tidelog.cluster.image import Image, TopicInfo
 
@@ -39,11 +45,13 @@ def effective_log_settings(image: Image, settings: Settings, topic: str) -> LogS
 def usable_topic_settings(
     settings: Settings, topic: str, config: Mapping[str, str]
 ) -> TopicSettings:
-    """A topic's settings without those that cannot be used."""
+    """A topic's settings without those that cannot be used. Its own count also where they do not go
+    together with what its broker has got since: both compaction lags are obeyed then, first of all
+    the one that nothing may be compacted before."""
     try:
         return topic_settings(settings, config)
     except BadValue:
-        return topic_settings(settings, _usable(settings, topic, config))
+        return TopicSettings(settings, _usable(topic, config))
 
 
 def topic_rules(settings: Settings, topic: TopicInfo) -> TopicRules:
@@ -55,15 +63,13 @@ def topic_rules(settings: Settings, topic: TopicInfo) -> TopicRules:
     )
 
 
-def _usable(settings: Settings, topic: str, config: Mapping[str, str]) -> dict[str, str]:
-    usable: dict[str, str] = {}
+def _usable(topic: str, config: Mapping[str, str]) -> dict[str, Value]:
+    usable: dict[str, Value] = {}
     for name, value in config.items():
         try:
-            topic_settings(settings, {**usable, name: value})
+            usable[name] = find_topic_setting(name).accept(value)
         except BadValue as error:
             _log.warning("the topic %s has a setting that is left out: %s", topic, error)
-        else:
-            usable[name] = value
     return usable
 
 
