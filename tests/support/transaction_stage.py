@@ -31,6 +31,7 @@ class SimJournal:
         self.leader_epoch = leader_epoch
         self.index = 0
         self.is_committing = True
+        self.bytes_max = BYTES_MAX
         self.refusal: KafkaError | None = None
         self._has_uncommitted = False
         self._waiting: list[Committed] = []
@@ -47,7 +48,7 @@ class SimJournal:
         if self.refusal is not None:
             raise self.refusal
         size = sum(len(entry.key) + len(entry.value or b"") for entry in entries)
-        if must_fit and size > BYTES_MAX:
+        if must_fit and size > self.bytes_max:
             raise refusal(ErrorCode.message_too_large)
         self.entries += entries
         self._has_uncommitted = not self.is_committing

@@ -535,6 +535,16 @@ def test_ids_that_nobody_uses_are_forgotten_however_long_they_are() -> None:
     assert stage.listed() == []
 
 
+def test_ids_that_nobody_uses_are_forgotten_although_batches_must_be_smaller_by_now() -> None:
+    """They would be kept for ever, and so would all that were new since."""
+    stage = TransactionStage(transactional_id_expiration_ms=3_000_000)
+    for number in range(100):
+        stage.began(name=f"idle-{number}")
+    stage.journal.bytes_max = 500
+    stage.loop.run_for(7_000_000)
+    assert stage.listed() == []
+
+
 # -- looking
 
 

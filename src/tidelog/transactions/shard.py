@@ -289,7 +289,7 @@ class TransactionShard:
     def expire(self, transactional_ids: Sequence[str]) -> None:
         """Forgets ids that nobody uses."""
         entries = [Entry(encode_key(each), None) for each in transactional_ids]
-        self._journal.append(entries, lambda _error: None)
+        self._journal.append(entries, lambda _error: None, must_fit=False)
         for each in transactional_ids:
             self._forget(each)
 
