@@ -6,6 +6,7 @@ import pytest
 from support.cluster_calls import log_values, read, write
 from support.sim_cluster import SimCluster
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.cluster.requests import ConfigChange
 from tidelog.world.znode_tree import ZnodeTree
 
 
@@ -70,3 +71,29 @@ def test_no_producer_ids_are_taken_from_another_clusters_tree(cluster: SimCluste
     exchange_tree(cluster, own)
     cluster.wait_caught_up("events")
     assert not {*known} & {*producer_ids(cluster, 1, 2)}
+
+
+def alter(
+    cluster: SimCluster, broker_id: int, changes: list[ConfigChange]
+) -> list[ErrorCode | None]:
+    answers: list[list[KafkaError | None]] = []
+    cluster.broker(broker_id).metadata.alter_configs(changes, False, answers.append)
+    cluster.wait(lambda: bool(answers), "settings, or why not")
+    return [None if error is None else error.code for error in answers[0]]
+
+
+def test_no_settings_are_written_into_another_clusters_tree(cluster: SimCluster) -> None:
+    """They would be those of another broker, of all of them, or of another topic of that name."""
+    own = exchange_tree(cluster, ZnodeTree())
+    cluster.add(4)
+    cluster.run_for(5_000)
+    changes = [
+        ConfigChange(kind="broker", name=name, changes={"log.segment.bytes": ("set", "5000")})
+        for name in ("1", "")
+    ]
+    assert alter(cluster, 1, changes) == [ErrorCode.request_timed_out] * 2
+    assert cluster.ensemble.tree.children("/config/brokers") == []
+    cluster.stop(4)
+    exchange_tree(cluster, own)
+    cluster.wait_caught_up("events")
+    assert alter(cluster, 1, changes) == [None, None]

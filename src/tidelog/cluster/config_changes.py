@@ -56,11 +56,15 @@ class ConfigChanges:
         clock: Clock,
         standing: Standing,
         following: ConfigFollowing,
+        is_member: Callable[[], bool],
     ) -> None:
+        """`is_member`: whether the broker is registered. If not, the tree that it reaches may be
+        another cluster's, where its number and the names of its topics are others'."""
         self._coordination = coordination
         self._clock = clock
         self._standing = standing
         self._following = following
+        self._is_member = is_member
         self._announced: deque[tuple[int, str]] = deque()
         """When each was made, and its path; the oldest first."""
 
@@ -87,7 +91,10 @@ class ConfigChanges:
                 )
             done([item if isinstance(item, KafkaError) else None for item in results])
 
-        self._read(changes, read)
+        if self._is_member():
+            self._read(changes, read)
+        else:
+            done([_no_member()] * len(changes))
 
     def find_announced(self, done: Callable[[CoordinationError | None], None]) -> None:
         """Learns which announcements are there, from before this broker started."""
@@ -159,6 +166,9 @@ class ConfigChanges:
     # -- writing
 
     def _write(self, new: NewConfig, version: int, tries_left: int, done: Outcome) -> None:
+        if not self._is_member():
+            done(_no_member())
+            return
         data = encode_config(new.config)
         is_there = version != _NOT_THERE
         change: Operation = Create(path=new.path, data=data)
@@ -218,6 +228,10 @@ def _fence(new: NewConfig) -> list[Check]:
     if new.topic_id is None or new.topic_id == NO_TOPIC_ID:
         return []
     return [is_incarnation(new.change.name, new.topic_id)]
+
+
+def _no_member() -> KafkaError:
+    return KafkaError(ErrorCode.request_timed_out, "the broker is not in the cluster just now")
 
 
 def _gone(name: str) -> KafkaError:

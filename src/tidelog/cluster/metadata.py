@@ -63,7 +63,9 @@ class Metadata:
         self._config_queue = Queue(around.loop)
         coordination = around.coordination
         self._following = ConfigFollowing(coordination, self._standing, self._configs_changed)
-        self._configs = ConfigChanges(coordination, around.clock, self._standing, self._following)
+        self._configs = ConfigChanges(
+            coordination, around.clock, self._standing, self._following, self._is_member
+        )
         self._announcer = Announcer(coordination, around.loop, around.clock)
         self._obeying = Obeying(self._standing, self._following, around.host)
         self._membership = Membership(
@@ -237,7 +239,7 @@ class Metadata:
     def next_producer_id(self, done: Callable[[int | KafkaError], None]) -> None:
         """Not while it is not registered: the tree that it reaches may be another cluster's, where
         the same ids are given out again."""
-        if self._producer_ids is None or self.broker_epoch == NOT_REGISTERED:
+        if self._producer_ids is None or not self._is_member():
             why = "the broker is not in the cluster yet, or not any more"
             error = KafkaError(ErrorCode.coordinator_load_in_progress, why)
             self._around.loop.call_soon(partial(done, error))
@@ -252,6 +254,9 @@ class Metadata:
         self._announcer.log_dir_failed(self.broker_id)
 
     # -- inside
+
+    def _is_member(self) -> bool:
+        return self.broker_epoch != NOT_REGISTERED
 
     def _govern(
         self,
