@@ -23,12 +23,16 @@ ACTIONS = ("create", "list", "describe")
         ("--topic list --describe", "describe --topic list"),
         ("describe list", "describe list"),
         ("describe create list", "describe create list"),
+        ("--topic create list", "list --topic create"),
+        ("-b a:1 --topic create list describe", "list -b a:1 --topic create describe"),
+        ("--topic --topic list", "list --topic --topic"),
+        ("describe t --create", "describe t --create"),
         ("--help", "--help"),
         ("", ""),
     ],
 )
 def test_the_action_comes_first_however_it_was_said(given: str, expected: str) -> None:
-    assert action_first(given.split(), ACTIONS) == expected.split()
+    assert action_first(given.split(), ACTIONS, ("--topic", "-b")) == expected.split()
 
 
 def test_assignments_keep_what_follows_the_first_equals_sign() -> None:

@@ -68,6 +68,18 @@ def test_flags_of_kafka_do_the_same(shared_server: Server) -> None:
     assert run("--describe", "--topic", "flags")[0] == 1
 
 
+def test_a_topic_may_have_the_name_of_an_action() -> None:
+    assert run("create", "list", "delete")[0] == 0
+    assert run("--topic", "delete", "list") == (0, "delete\n", "")
+    assert run("-b", "127.0.0.1:1", "--topic=delete", "list")[0] == 1
+    status, _, err = run("list", "--delete")
+    assert status == 2
+    assert "No such option" in err
+    assert {"list", "delete"} <= set(run("list")[1].split()), "nothing was deleted"
+    assert run("--topic", "list", "--delete") == (0, "Deleted topic list.\n", "")
+    assert run("--delete", "--topic", "delete") == (0, "Deleted topic delete.\n", "")
+
+
 def test_replicas_can_be_assigned_when_made_and_when_enlarged() -> None:
     """T3: as in Kafka, the assignment of an alteration lists all partitions."""
     assert run("create", "pinned", "--replica-assignment", "0,0")[0] == 0

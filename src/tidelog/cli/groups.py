@@ -44,12 +44,14 @@ class Actions(ActionFirst):
     with a value, to choose by, or without, to show them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, arranged(args, self.commands))
+        return super().parse_args(ctx, arranged(args, self.commands, self.valued()))
 
 
-def arranged(arguments: list[str], actions: Collection[str]) -> list[str]:
+def arranged(
+    arguments: list[str], actions: Collection[str], valued: Collection[str] = ()
+) -> list[str]:
     renamed = ["--reset" if one == "--reset-offsets" else one for one in arguments]
-    ordered = action_first(renamed, actions)
+    ordered = action_first(renamed, actions, valued)
     if ordered[:1] != ["list"]:
         return ordered
     return [_with_value(ordered, place) for place in range(len(ordered))]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tidelog.base.errors import BadValue
 from tidelog.base.properties import parse_properties
@@ -39,9 +39,20 @@ class ActionFirst(TyperGroup):
         for given in args:
             if given.partition("=")[0] == "--zookeeper":
                 refuse_zookeeper(given)
-        words = action_first(args, self.commands)
+        words = action_first(args, self.commands, self.valued())
         refuse_flags(words, {**_REFUSED_BY_ALL, **self.refused})
         return super().parse_args(ctx, words)
+
+    def valued(self) -> set[str]:
+        """The options that take a value, in whichever command they stand."""
+        options = [
+            one
+            for command in self.commands.values()
+            for one in command.params
+            if isinstance(one, TyperOption)
+        ]
+        flags = {name for one in options if one.is_flag for name in one.opts}
+        return {name for one in options for name in one.opts} - flags
 
 
 class OtherFlags(TyperCommand):
@@ -91,13 +102,21 @@ _REFUSED_BY_ALL: Final = {
 }
 
 
-def action_first(arguments: list[str], actions: Collection[str]) -> list[str]:
-    flags = {f"--{action}": action for action in actions}
-    words = {action: action for action in actions}
-    for names in (flags, words):
-        for place, given in enumerate(arguments):
-            if given in names:
-                return [names[given], *arguments[:place], *arguments[place + 1 :]]
+def action_first(
+    arguments: list[str], actions: Collection[str], valued: Collection[str] = ()
+) -> list[str]:
+    """A word that begins is the action. One that follows an option with a value is that value: a
+    topic may have the name of an action."""
+    if arguments and arguments[0] in actions:
+        return arguments
+    for place, given in enumerate(arguments):
+        if given.startswith("--") and given[2:] in actions:
+            return [given[2:], *arguments[:place], *arguments[place + 1 :]]
+    is_value = False
+    for place, given in enumerate(arguments):
+        if given in actions and not is_value:
+            return [given, *arguments[:place], *arguments[place + 1 :]]
+        is_value = given in valued and not is_value
     return arguments
 
 
