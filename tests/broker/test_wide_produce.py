@@ -1,6 +1,7 @@
 """Produce requests of very many partitions: served in slices, in their order, and none of what is
 promised changes; and requests that name a partition twice (A1, R5, rule B3)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -208,6 +209,34 @@ def test_acks_all_waits_for_the_followers_of_every_partition(rows: int) -> None:
     late = ("events", 0, "request_timed_out", -1)
     assert (found[0], found[-1]) == (late, late)
     cluster.network.mend()
+
+
+def test_what_was_too_late_stays_so_however_it_ends_while_the_answer_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A1, R5: a batch that is in the log after the time is over is not committed by that."""
+    cluster = SimCluster()
+    cluster.create("keyed", replicas=[[1, 2, 3]], cleanup_policy="compact")
+    cluster.wait_caught_up("keyed")
+    slices, loop = cluster.broker(1).slices, cluster.process(1).loop
+    offload, held = loop.offload, []
+
+    def holding(lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        if lane.startswith("inspect"):
+            held.append(lambda: done(work()))
+        else:
+            offload(lane, work, done)
+
+    monkeypatch.setattr(loop, "offload", holding)
+    client = cluster.client(1)
+    client.send(PRODUCE, 9, **production([*nowhere(WIDE), ("keyed", 0, one_batch("a"))], acks=-1))
+    cluster.wait(lambda: bool(held) and slices.is_idle, "it waits for its last batch")
+    cluster.isolate(1)
+    cluster.wait(lambda: not slices.is_idle, "its time is over, and its answer is made")
+    assert not client.answers
+    held.pop()()
+    assert cluster.held(1, "keyed").log.log_end_offset == 1
+    assert results(client.wait())[-1] == ("keyed", 0, "request_timed_out", -1)
 
 
 # -- a partition that is named twice

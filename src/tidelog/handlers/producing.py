@@ -96,6 +96,8 @@ class Producing:
 
     def _append_of(self, at: int, partition: Partition) -> Appended:
         def end(offset: int | KafkaError) -> None:
+            if self._is_over:
+                return  # The answer may be half made, and what it says of this one stands.
             self._results[at] = self._result(partition, offset)
             log = partition.log
             if (
