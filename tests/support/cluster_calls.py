@@ -109,14 +109,21 @@ def list_offset(
 
 
 def ask_offset(
-    client: SimClient, topic: str, timestamp: int = LATEST, *, epoch: int = -1, index: int = 0
+    client: SimClient,
+    topic: str,
+    timestamp: int = LATEST,
+    *,
+    epoch: int = -1,
+    index: int = 0,
+    version: int = 7,
 ) -> Any:
     asked = {"partition_index": index, "current_leader_epoch": epoch, "timestamp": timestamp}
     answer = client.ask(
         LIST_OFFSETS,
-        7,
+        version,
         replica_id=-1,
         isolation_level=0,
+        timeout=1000,
         topics=[{"name": topic, "partitions": [asked]}],
     )
     return answer.topics[0].partitions[0]

@@ -25,6 +25,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NOT_AVAILABLE_FROM: Final = 5
 READ_COMMITTED: Final = 1
 NO_OFFSET: Final = -1
 
@@ -54,11 +55,18 @@ def _partition(node: Node, request: Request, topic: str, asked: Any) -> Waiting[
         wanted = _wanted(request, asked)
         offset, timestamp = yield from _find(node, partition, wanted, committed_only)
     except KafkaError as error:
-        return _row(asked, error.code, (NO_OFFSET, NO_TIMESTAMP), -1)
+        return _row(asked, _code_for(error, request.version), (NO_OFFSET, NO_TIMESTAMP), -1)
     epoch = partition.leader_epoch
     if offset != NO_OFFSET and offset < partition.log.log_end_offset:
         epoch = partition.log.epochs.at(offset)
     return _row(asked, ErrorCode.none, (offset, timestamp), epoch if offset != NO_OFFSET else -1)
+
+
+def _code_for(error: KafkaError, version: int) -> ErrorCode:
+    """Who asks in an older version does not know that code, and would not come again (KIP-207)."""
+    if error.code is ErrorCode.offset_not_available and version < _NOT_AVAILABLE_FROM:
+        return ErrorCode.leader_not_available
+    return error.code
 
 
 def _wanted(request: Request, asked: Any) -> int:
