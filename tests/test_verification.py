@@ -211,7 +211,7 @@ def test_batch_behind_a_marker_that_waits_for_its_turn_is_verified() -> None:
         [record], producer_id=7, producer_epoch=3, base_sequence=0, transactional=True
     )
     partition.append(bytearray(first), node.clock.now_ms())
-    partition.append_slowly(bytearray(encode_batch([record])), lambda _offset: None)
+    partition.append_slowly(bytearray(encode_batch([record])), lambda _offset, _time_ms: None)
     ended: list[KafkaError | None] = []
     end = EndTransaction(producer_id=7, producer_epoch=3, committed=False, coordinator_epoch=0)
     marker = Marker(end=end, transaction_version=0, on_append=lambda: None)

@@ -113,7 +113,7 @@ def _append(partition: Marked, marker: Marker, batch: bytearray) -> int:
 
 
 def _appended_slowly(
-    partition: Marked, producer_id: int, done: Committed, offset: int | KafkaError
+    partition: Marked, producer_id: int, done: Committed, offset: int | KafkaError, _time_ms: int
 ) -> None:
     partition.guards.pop(producer_id, None)
     _wait(partition, done, offset)

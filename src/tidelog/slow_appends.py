@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.base.errors import ChildDied, ErrorCode, KafkaError, NotStarted
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import NO_TIMESTAMP, TopicPartition
 from tidelog.base.ports import Clock, Pressure, Workers
 from tidelog.disk_work import DiskWork
 from tidelog.log.log_dir import LogDir
@@ -34,8 +34,9 @@ _LARGE: Final = "write"
 _LITTLE: Final = "write little"
 """For what shall not wait for large batches, and makes no files."""
 
-Appended = Callable[[int | KafkaError], None]
-"""Told the first offset of the batch, or why it was refused."""
+Appended = Callable[[int | KafkaError, int], None]
+"""Told the first offset of the batch, or why it was refused; and the time its records were given
+if that is the broker's, or -1."""
 
 
 class Own(NamedTuple):
@@ -45,11 +46,17 @@ class Own(NamedTuple):
     size: int
 
 
-class _Queued(NamedTuple):
-    batch: bytearray | memoryview | Own
-    done: Appended
-    leader_epoch: int
-    """In which it came."""
+class _Queued:
+    __slots__ = ("batch", "done", "leader_epoch", "time_ms")
+
+    def __init__(
+        self, batch: bytearray | memoryview | Own, done: Appended, leader_epoch: int
+    ) -> None:
+        self.batch = batch
+        self.done = done
+        self.leader_epoch = leader_epoch
+        """In which it came."""
+        self.time_ms = NO_TIMESTAMP
 
 
 class Target(Protocol):
@@ -191,6 +198,8 @@ class SlowAppends:
 
     def _write(self, partition: Target, batch: bytearray | memoryview) -> None:
         log, epoch, now_ms = partition.log, self._check_led(partition), self._clock.now_ms()
+        if log.settings.timestamp_type_log_append:
+            self._queues[partition][0].time_ms = now_ms
         if not self.must_not_wait_for(log, len(batch)):
             self._in_the_log(partition, self.append_at_once(partition, batch, now_ms), len(batch))
             return
@@ -250,7 +259,8 @@ class SlowAppends:
 
     def _finish(self, partition: Target, end: int | KafkaError) -> None:
         queue = self._queues[partition]
-        queue.popleft().done(end)
+        first = queue.popleft()
+        first.done(end, first.time_ms)
         if queue:
             self._work.loop.call_soon(lambda: self._take_up(partition))
         else:

@@ -287,6 +287,22 @@ def test_log_append_time_is_put_into_the_batch_and_the_answer(node: SimNode) -> 
     assert record.timestamp >= 1_700_000_000_000
 
 
+@pytest.mark.parametrize("size", [10, 3_000_000])
+@pytest.mark.parametrize("configs", [{}, {"flush_messages": 1}, {"cleanup_policy": "compact"}])
+def test_the_answer_names_the_time_that_the_records_were_given_however_long_it_takes(
+    node: SimNode, size: int, configs: dict[str, Any]
+) -> None:
+    """A large batch is written beside the loop, and one that is flushed is answered after that."""
+    client = node.client()
+    client.create(
+        "events", message_timestamp_type="LogAppendTime", max_message_bytes=4_000_000, **configs
+    )
+    for offset in range(5):
+        answer = client.produce("events", one_batch("x" * size))
+        stored = read_header(client.fetch("events", offset).records).max_timestamp
+        assert round(answer.log_append_time.timestamp() * 1000) == stored
+
+
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 @pytest.mark.parametrize("compression", [0, 1])
 def test_a_max_timestamp_that_was_not_given_is_filled_in(

@@ -79,32 +79,34 @@ class Producing:
     ) -> None:
         end = self._append_of(at, partition)
         if error is not None:
-            end(error)
+            end(error, NOTHING)
         elif not partition.is_led:
-            end(partition.not_led())
+            end(partition.not_led(), NOTHING)
         else:
             try:
                 self._append(partition, batch, end)
             except KafkaError as refused:
-                end(refused)
+                end(refused, NOTHING)
 
     def _append(self, partition: Partition, batch: memoryview, end: Appended) -> None:
         if partition.is_slow(batch):
             partition.append_slowly(batch, end)
         else:
-            end(partition.append(batch, self._node.clock.now_ms()))
+            now_ms = self._node.clock.now_ms()
+            is_broker_time = partition.log.settings.timestamp_type_log_append
+            end(partition.append(batch, now_ms), now_ms if is_broker_time else NOTHING)
 
     def _append_of(self, at: int, partition: Partition) -> Appended:
-        def end(offset: int | KafkaError) -> None:
+        def end(offset: int | KafkaError, time_ms: int) -> None:
             if self._is_over:
                 return  # The answer may be half made, and what it says of this one stands.
-            self._results[at] = self._result(partition, offset)
             log = partition.log
-            if (
-                self._request.body.acks == ALL
-                and not isinstance(offset, KafkaError)
-                and partition.high_watermark < log.log_end_offset
-            ):
+            if isinstance(offset, KafkaError):
+                self._results[at] = refusal(offset)
+                self._done(at)
+                return
+            self._results[at] = 0, offset, time_ms, log.log_start_offset, None
+            if self._request.body.acks == ALL and partition.high_watermark < log.log_end_offset:
                 if partition.is_led:
                     partition.acks.wait(log.log_end_offset, self._commit_of(at))
                     # There may be too few since the request was taken.
@@ -147,11 +149,3 @@ class Producing:
 
     def _answer(self) -> None:
         self._request.answer(self._results)
-
-    def _result(self, partition: Partition, offset: int | KafkaError) -> Result:
-        if isinstance(offset, KafkaError):
-            return refusal(offset)
-        log = partition.log
-        is_broker_time = log.settings.timestamp_type_log_append
-        time_ms = self._node.clock.now_ms() if is_broker_time else NOTHING
-        return 0, offset, time_ms, log.log_start_offset, None
