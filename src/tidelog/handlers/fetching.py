@@ -1,11 +1,10 @@
-"""A fetch from its start to its answer: looking at positions, waiting, warming cold files.
+"""A fetch from its start to its answer: looking at positions, and waiting for more.
 
 A fetch that finds too little is parked until enough has come or its time is over (R3). A
 partition that grows makes positions in it ready and wakes their fetch at the end of the turn,
 so that everything a turn has appended leaves in one answer; a follower's waits for a turn with
-nothing else to do, so that it takes along what a busy leader is about to append. Ranges that
-are not in the page cache are read beside the loop before they are sent; so are those that were
-there when the broker started, once, to find what has rotted on the disk.
+nothing else to do, so that it takes along what a busy leader is about to append. What is not in
+the page cache is read beside the loop first (`warming`).
 """
 
 from collections.abc import Callable
@@ -14,21 +13,19 @@ from typing import Final
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ports import Timer
 from tidelog.handlers.api import Node, Request
-from tidelog.handlers.found import UNKNOWN, Found, copied, failed, found_at, is_cold, is_news
+from tidelog.handlers.found import UNKNOWN, Found, copied, found_at, is_cold, is_news
 from tidelog.handlers.found import Answer as Answer
 from tidelog.handlers.local_partitions import find_local
-from tidelog.handlers.ranges import look_through
+from tidelog.handlers.warming import thaw, warm
 from tidelog.log.aborted import aborted_in
 from tidelog.log.files import Cold, Warmed
 from tidelog.log.partition_log import Slice
-from tidelog.log.unverified import Stretch
 from tidelog.partition import Partition
 from tidelog.serving.fetch_sessions import NO_FOLLOWER, NO_SESSION, FetchSession, Position
 from tidelog.serving.waiting import Awaited
 from tidelog.wire.fetch import FetchRequest
 
 READ_COMMITTED: Final = 1
-WARMING_LANES: Final = 4
 _GOOD: Final = int(ErrorCode.none)
 _CORRUPT: Final = int(ErrorCode.corrupt_message)
 _DAMAGED: Final = int(ErrorCode.kafka_storage_error)
@@ -90,23 +87,7 @@ class Fetching:
         self._session.ready |= {here.position: None for here in found}
         self._cold = None
         self._warmed = self._warmed | {(one.path, one.position) for one, _ in cold}
-
-        def read() -> tuple[OSError, Partition] | None:
-            for one, partition in cold:
-                try:
-                    one.file.pread(one.size, one.position)
-                except OSError as error:
-                    return error, partition
-            return None
-
-        def done(end: tuple[OSError, Partition] | Exception | None) -> None:
-            if isinstance(end, tuple):
-                error, partition = end
-                partition.log.failed(error)
-            then()
-
-        lane = cold[0][1].index % WARMING_LANES
-        self._node.loop.offload(f"warm {lane}", read, done)
+        thaw(self._node, cold, then)
 
     def _wait(self, found: list[Found]) -> None:
         node = self._node
@@ -328,7 +309,7 @@ class Fetching:
             session.end()
         cold = [here for here in found if is_cold(here)]
         if cold:
-            self._warm(cold, lambda seen: self._request.answer(self._answer_of(found, seen)))
+            warm(self._node, cold, lambda seen: self._request.answer(self._answer_of(found, seen)))
             return None
         return Answer(session.id, _GOOD, [copied(here) for here in found])
 
@@ -359,37 +340,3 @@ class Fetching:
             return self._found(position, self._partition_of(position), None)
         except KafkaError as error:
             return Found(position, int(error.code))
-
-    def _warm(self, cold: list[Found], then: Callable[[dict[int, Found]], None]) -> None:
-        """Reads what is cold beside the loop, and checks it if nobody has; `then` is told what to
-        send instead of it. A disk that fails takes its dir offline, and the consumer is told."""
-        slices = [here.records for here in cold if isinstance(here.records, Slice)]
-
-        def read() -> list[Stretch | None]:
-            return [look_through(records) for records in slices]
-
-        def done(end: list[Stretch | None] | Exception) -> None:
-            if isinstance(end, Exception):
-                seen = {id(here): failed(here, end) for here in cold}
-            else:
-                seen = {
-                    id(here): self._sound(here, records, stretch)
-                    for here, records, stretch in zip(cold, slices, end, strict=True)
-                }
-            then(seen)
-
-        lane = cold[0].position.index % WARMING_LANES
-        self._node.loop.offload(f"warm {lane}", read, done)
-
-    def _sound(self, found: Found, records: Slice, seen: Stretch | None) -> Found:
-        """What can be sent of a range that was looked through: what lies before a damaged batch,
-        or, where that is the first, an error."""
-        unverified, partition = records.unverified, found.position.partition
-        if unverified is None or not isinstance(partition, Partition):
-            return found
-        self._node.healing.took_note(partition, unverified, seen)
-        size = unverified.good_bytes(records.position, records.size)
-        if not size:
-            return found.refuse(_DAMAGED)
-        found.records, found.size = records._replace(size=size), size
-        return found

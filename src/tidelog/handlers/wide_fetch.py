@@ -13,6 +13,7 @@ from tidelog.handlers.api import Node, Part, Request
 from tidelog.handlers.fetching import Answer, Fetching
 from tidelog.handlers.found import Found, copied, is_cold, is_news, row_of, tag_diverging
 from tidelog.handlers.rows import work_in_slices
+from tidelog.handlers.warming import warm
 from tidelog.log.partition_log import Slice
 from tidelog.partition import Partition
 from tidelog.serving.fetch_sessions import (
@@ -140,15 +141,15 @@ class WideFetching(Fetching):
             session.end()
         seen: dict[int, Found] = {}
 
-        def warm(go_on: Callable[[], None]) -> None:
+        def warming(go_on: Callable[[], None]) -> None:
             def warmed(found: dict[int, Found]) -> None:
                 seen.update(found)
                 go_on()
 
-            self._warm(cold, warmed)
+            warm(self._node, cold, warmed)
 
         if cold:
-            yield warm
+            yield warming
         yield from self._packing([seen.get(id(here), here) for here in rows])
 
     def _tell(self, here: Found) -> None:
