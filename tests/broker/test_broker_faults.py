@@ -16,6 +16,7 @@ from support.brokers import (
 )
 from tidelog.base.errors import ChildDied, NotStarted, TaskError
 from tidelog.broker import Broker
+from tidelog.records.reference import Record, encode_batch
 from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.workers import SimJob
 
@@ -263,6 +264,68 @@ def test_reads_from_a_disk_that_fails_are_answered_with_its_error() -> None:
         found = client.wait().responses[0].partitions[0]
         assert found.error_code.name == "kafka_storage_error"
         assert client.produce("events", one_batch("b"), index=1 - index).error_code.name == "none"
+
+
+def filled(node: SimNode, count: int = 20) -> tuple[SimClient, int, int]:
+    """A client, and a partition in each of two dirs with several segments: the first in /data."""
+    client = node.client()
+    client.create("events", partitions=2, segment_bytes=40_000)
+    for index in range(2):
+        for _ in range(count):
+            client.produce("events", one_batch("a" * 12_000), index=index)
+    second = next(index for index in range(2) if dir_of(node, "events", index) == "/more")
+    return client, 1 - second, second
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_disk_that_does_not_even_say_what_is_in_memory_is_offline(session_epoch: int) -> None:
+    """S10: where a record lies is known, so nothing else looks at the disk before it is sent."""
+    node = two_dirs()
+    node.disk.cold_share = 0.0
+    client, good, bad = filled(node)
+    client.send_fetch([("events", bad, 2)])
+    assert client.wait().responses[0].partitions[0].records
+    node.disk.fail(errno.EIO, operations=["resident", "pread"], path="/more/*.log", times=None)
+    client.send_fetch([("events", bad, 2)], session_epoch=session_epoch)
+    answer = client.wait().responses[0].partitions[0]
+    assert answer.error_code.name == "kafka_storage_error"
+    assert node.broker.partitions.find("events", bad).log.home.failure is not None
+    assert client.produce("events", one_batch("b"), index=good).error_code.name == "none"
+
+
+def test_a_fetch_that_waits_is_answered_also_if_the_disk_fails_meanwhile() -> None:
+    """S10: a reader of committed records who wants more than there is before a transaction that is
+    open; where they lie is known already."""
+    node = two_dirs()
+    node.disk.cold_share = 0.0
+    client = node.client()
+    client.create("events", partitions=2, segment_bytes=40_000)
+    index = next(i for i in range(2) if dir_of(node, "events", i) == "/more")
+    for _ in range(3):
+        client.produce("events", one_batch("a" * 12_000), index=index)
+    now_ms = node.clock.now_ms()
+    opening = encode_batch(
+        [Record(offset=0, timestamp=now_ms, key=b"k", value=b"v")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    partition = node.broker.partitions.find("events", index)
+    partition.append(bytearray(opening), now_ms)
+    for _ in range(20):
+        client.produce("events", one_batch("a" * 12_000), index=index)
+    assert len(partition.log.segments.all) > 1
+    wanted = [("events", index, 2)]
+    client.send_fetch(wanted, isolation_level=1)
+    assert client.wait().responses[0].partitions[0].records
+    answered = len(client.answers)
+    client.send_fetch(wanted, isolation_level=1, min_bytes=1_000_000, max_wait=1_000)
+    node.loop.run_for(500)
+    assert len(client.answers) == answered, "it is parked"
+    node.disk.fail(errno.EIO, operations=["resident", "pread"], path="/more/*.log", times=None)
+    answer = client.wait().responses[0].partitions[0]
+    assert answer.error_code.name == "kafka_storage_error"
 
 
 def test_creating_with_all_disks_gone_is_refused() -> None:
