@@ -328,6 +328,21 @@ def test_a_fetch_that_waits_is_answered_also_if_the_disk_fails_meanwhile() -> No
     assert answer.error_code.name == "kafka_storage_error"
 
 
+def test_a_dir_does_not_go_offline_with_another_that_was_read_for_the_same_answer() -> None:
+    """S10."""
+    node = two_dirs()
+    client, good, bad = filled(node)
+    node.disk.cold_share = 1.0
+    partition = node.broker.partitions.find("events", bad)
+    client.send_fetch([("events", good, 2), ("events", bad, 2)])
+    assert node.loop.run_until(lambda: partition.bytes_out > 0), "its records were found"
+    node.disk.fail(errno.EIO, operations=["pread"], path="/more/*.log", times=None)
+    rows = {row.partition_index: row for t in client.wait().responses for row in t.partitions}
+    assert rows[bad].error_code.name == "kafka_storage_error"
+    assert (rows[good].error_code.name, bool(rows[good].records)) == ("none", True)
+    assert client.produce("events", one_batch("b"), index=good).error_code.name == "none"
+
+
 def test_creating_with_all_disks_gone_is_refused() -> None:
     node = two_dirs()
     client = node.client()

@@ -48,20 +48,28 @@ def warm(node: Node, cold: Sequence[Found], then: Warm) -> None:
     """Reads ranges, and checks those that nobody has."""
     slices = [here.records for here in cold if isinstance(here.records, Slice)]
 
-    def read() -> list[Stretch | None]:
-        return [look_through(records) for records in slices]
+    def read() -> list[Stretch | OSError | None]:
+        return [_read(records) for records in slices]
 
-    def done(end: list[Stretch | None] | Exception) -> None:
-        if isinstance(end, Exception):
-            seen = {id(here): failed(here, end) for here in cold}
-        else:
-            seen = {
-                id(here): _sound(node, here, records, stretch)
-                for here, records, stretch in zip(cold, slices, end, strict=True)
-            }
+    def done(end: list[Stretch | OSError | None] | Exception) -> None:
+        assert isinstance(end, list), f"reading raised {end!r}"
+        seen = {
+            id(here): failed(here, stretch)
+            if isinstance(stretch, OSError)
+            else _sound(node, here, records, stretch)
+            for here, records, stretch in zip(cold, slices, end, strict=True)
+        }
         then(seen)
 
     node.loop.offload(_lane(cold[0].position.index), read, done)
+
+
+def _read(records: Slice) -> Stretch | OSError | None:
+    """One disk may fail and the others not."""
+    try:
+        return look_through(records)
+    except OSError as error:
+        return error
 
 
 def _lane(index: int) -> str:
