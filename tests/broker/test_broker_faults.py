@@ -16,6 +16,7 @@ from support.brokers import (
 )
 from tidelog.base.errors import ChildDied, NotStarted, TaskError
 from tidelog.broker import Broker
+from tidelog.handlers.wide_fetch import ROWS_MAX
 from tidelog.records.reference import Record, encode_batch
 from tidelog.world.sim.disk import SimDisk
 from tidelog.world.sim.workers import SimJob
@@ -264,6 +265,22 @@ def test_reads_from_a_disk_that_fails_are_answered_with_its_error() -> None:
         found = client.wait().responses[0].partitions[0]
         assert found.error_code.name == "kafka_storage_error"
         assert client.produce("events", one_batch("b"), index=1 - index).error_code.name == "none"
+
+
+@pytest.mark.parametrize("others", [0, ROWS_MAX])
+def test_older_readers_of_a_disk_that_has_failed_are_told_in_a_way_they_know(others: int) -> None:
+    """S10: who does not know the error would not look for another leader, as in Kafka."""
+    node = two_dirs()
+    client = node.client()
+    client.create("events", partitions=2)
+    index = next(i for i in range(2) if dir_of(node, "events", i) == "/more")
+    client.produce("events", one_batch("a"), index=index)
+    node.disk.fail(errno.EIO, operations=["pread"], path="/more/*.log", times=None)
+    wanted = [("nowhere", at, 0) for at in range(others)]
+    for version in range(4, 13):
+        client.send_fetch([*wanted, ("events", index, 0)], version=version)
+        told = client.wait().responses[-1].partitions[0].error_code.name
+        assert told == ("not_leader_or_follower" if version < 6 else "kafka_storage_error"), version
 
 
 def filled(node: SimNode, count: int = 20) -> tuple[SimClient, int, int]:

@@ -58,7 +58,7 @@ def _handle_any(node: Node, request: Request) -> Answer | None:
 def write(request: Request, answer: Answer | list[Part]) -> list[Part]:
     if isinstance(answer, list):
         return answer
-    rows = [row_of(found) for found in answer.found]
+    rows = [row_of(found, request.version) for found in answer.found]
     texts = write_fetch_response(
         request.correlation_id, request.version, answer.session_id, answer.error, rows
     )

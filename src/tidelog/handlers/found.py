@@ -9,14 +9,15 @@ from tidelog.handlers.ranges import must_be_read
 from tidelog.log.partition_log import Slice
 from tidelog.partition import Partition
 from tidelog.serving.fetch_sessions import Position
-from tidelog.wire.fetch import FetchAnswer
+from tidelog.wire.fetch import STORAGE_ERRORS, FetchAnswer
 from tidelog.wire.leader_tags import FetchTags, tag_fetch_response
 
 COPIED_BYTES_MAX: Final = 96 * 1024
 NO_PREFERRED_REPLICA: Final = -1
 UNKNOWN: Final = -1
 _GOOD: Final = int(ErrorCode.none)
-_NOT_THERE: Final = int(ErrorCode.kafka_storage_error)
+_FAILED: Final = int(ErrorCode.kafka_storage_error)
+_LED_ELSEWHERE: Final = int(ErrorCode.not_leader_or_follower)
 
 
 class Found:
@@ -72,13 +73,16 @@ def found_at(position: Position, partition: Partition, records: Slice | None) ->
     return found
 
 
-def row_of(found: Found) -> FetchAnswer:
-    """As it is written."""
-    position = found.position
+def row_of(found: Found, version: int) -> FetchAnswer:
+    """As it is written. Who asks in an older version would not look for another leader when told
+    of a disk that has failed."""
+    position, error = found.position, found.error
+    if error == _FAILED and version < STORAGE_ERRORS:
+        error = _LED_ELSEWHERE
     return (
         position.topic,
         position.index,
-        found.error,
+        error,
         found.high_watermark,
         found.last_stable_offset,
         found.log_start_offset,
@@ -110,7 +114,7 @@ def copied(found: Found) -> Found:
         return failed(found, error)
     if len(data) < records.size:
         # The log was cut there meanwhile, or somebody has shortened the file.
-        return found.refuse(_NOT_THERE)
+        return found.refuse(_FAILED)
     found.records = data
     return found
 

@@ -165,7 +165,7 @@ class WideFetching(Fetching):
         for at in range(0, len(rows), STEP_ROWS):
             step = list(map(copied, rows[at : at + STEP_ROWS]))
             rows[at : at + STEP_ROWS] = step
-            written += map(row_of, step)
+            written += [row_of(here, request.version) for here in step]
             yield None
         texts = yield from write_in_steps(
             request.correlation_id,

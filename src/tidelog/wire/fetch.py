@@ -36,6 +36,7 @@ from tidelog.wire.values import (
 )
 
 FETCH: Final = 1
+STORAGE_ERRORS: Final = 6
 SESSIONS: Final = 7
 RACKS: Final = 11
 FLEXIBLE: Final = 12
