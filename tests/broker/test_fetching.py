@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from support.brokers import DELETE_TOPICS, FETCH, SimClient, SimNode, one_batch
+from support.brokers import (
+    DELETE_TOPICS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    SimClient,
+    SimNode,
+    one_batch,
+)
+from tidelog.handlers import fetch, wide_fetch
 from tidelog.records.reference import read_records
 from tidelog.serving import fetch_sessions
 
@@ -45,6 +53,87 @@ def test_whoever_waits_for_more_than_whole_batches_fill_is_answered_at_once(node
     found = client.fetch("events", 0, min_bytes=limit, max_bytes=limit, max_wait=60_000)
     assert len(found.records) == 2 * len(batch)
     assert node.clock.monotonic_ms() - began_ms < 1000
+
+
+BATCH = one_batch("x" * 1000)
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize(
+    ("max_bytes", "partition_max_bytes", "min_bytes", "is_enough"),
+    [
+        (len(BATCH) * 3 // 2, 1 << 20, len(BATCH) * 3 // 2, True),
+        (1 << 20, len(BATCH) // 2, len(BATCH) // 2 * 4, True),
+        (1 << 20, len(BATCH) // 2, len(BATCH) // 2 * 4 + 2, False),
+    ],
+)
+def test_what_finds_no_room_in_an_answer_counts_as_far_as_there_is_some(
+    node: SimNode,
+    monkeypatch: pytest.MonkeyPatch,
+    is_wide: bool,
+    max_bytes: int,
+    partition_max_bytes: int,
+    min_bytes: int,
+    is_enough: bool,
+) -> None:
+    """R3, as in Kafka: be it the limit of the answer, or that of a partition. Waiting would not
+    change it."""
+    if is_wide:
+        monkeypatch.setattr(fetch, "ROWS_MAX", 0)
+        monkeypatch.setattr(wide_fetch, "STEP_ROWS", 1)
+    client = filled(node, partitions=3)
+    for index in range(3):
+        client.produce("events", BATCH, index=index)
+    limits = (1 << 20, partition_max_bytes, partition_max_bytes)
+    partitions = [
+        {
+            "partition": index,
+            "fetch_offset": 0,
+            "partition_max_bytes": limit,
+            "current_leader_epoch": -1,
+        }
+        for index, limit in enumerate(limits)
+    ]
+    topics = [{"topic": "events", "partitions": partitions}]
+    began_ms = node.clock.monotonic_ms()
+    client.send_fetch([], topics=topics, min_bytes=min_bytes, max_bytes=max_bytes, max_wait=60_000)
+    rows = client.wait().responses[0].partitions
+    assert (node.clock.monotonic_ms() - began_ms < 1000) is is_enough
+    if is_enough:
+        assert [len(row.records or b"") for row in rows] == [len(BATCH), 0, 0]
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_whoever_is_behind_the_last_segment_does_not_wait_for_more(
+    node: SimNode, isolation_level: int
+) -> None:
+    """R3, as in Kafka: what there is to come is in the next one, where this answer does not go."""
+    client = filled(node)
+    alter = {"name": "segment.bytes", "config_operation": 0, "value": str(2 * len(BATCH))}
+    resource = {"resource_type": 2, "resource_name": "events", "configs": [alter]}
+    client.ask(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    for _ in range(5):
+        client.produce("events", BATCH)
+    log = node.broker.partitions.find("events", 0).log
+    assert log.segments.bases == [0, 2, 4]
+
+    def fetched(offset: int) -> tuple[int, bool]:
+        """How many batches, and whether they were waited for."""
+        began_ms = node.clock.monotonic_ms()
+        found = client.fetch(
+            "events",
+            offset,
+            isolation_level=isolation_level,
+            min_bytes=3 * len(BATCH),
+            max_wait=60_000,
+        )
+        is_waited_for = node.clock.monotonic_ms() - began_ms >= 60_000
+        return len(found.records or b"") // len(BATCH), is_waited_for
+
+    expected = [(2, False), (1, False), (2, False), (1, False), (1, True), (0, True)]
+    assert list(map(fetched, range(6))) == expected
+    log.roll()
+    assert list(map(fetched, range(6))) == expected, "in the next one there is nothing yet"
 
 
 @pytest.mark.parametrize("limits", [(2_000, 1 << 20), (1 << 20, 2_000)])

@@ -43,6 +43,7 @@ class Fetching:
         "_request",
         "_session",
         "_timer",
+        "_unfit",
         "_warmed",
     )
 
@@ -60,6 +61,9 @@ class Fetching:
         self._cold: list[tuple[Cold, Partition]] | None = None
         """What lookups in closed segments would have to wait for."""
         self._warmed = _NOTHING_WARMED
+        self._unfit = 0
+        """Bytes that there are but for which an answer had no room, as far as their partition may
+        give so many: as in Kafka they count as found."""
 
     def start(self) -> Answer | None:
         """The answer, if there is one already."""
@@ -167,15 +171,20 @@ class Fetching:
         Those with more to give stay ready, behind those that found no room in this answer. What a
         follower has may commit something, whoever waited for that may write, and others of its
         positions become ready: they are looked at in a moment. `taken` bytes of the answer were
-        found before. An answer that can hold no more is enough, whatever was asked for."""
+        found before. What waiting would not change is enough, whatever was asked for: an answer
+        that can hold no more, also because what is next is too large for it, and records with more
+        behind them in a later segment, where a range does not go."""
         session = self._session
         most = min(self._fetch.max_bytes, self._node.fetch_bytes_max)
+        wanted = min(self._fetch.min_bytes, max(1, most))
         room = most - taken
+        if not taken:
+            self._unfit = 0
         found: list[Found] = []
         skipped: dict[Position, None] = {}
         served: dict[Position, None] = {}
         size = taken
-        is_failed = not session.positions
+        is_enough = not session.positions
         ready, session.ready = session.ready, {}
         for position in ready:
             here = self._look_at(position, room, size == 0)
@@ -184,7 +193,7 @@ class Fetching:
                 continue
             found.append(here)
             if here.error or here.diverging is not None:
-                is_failed = True
+                is_enough = True
                 served[position] = None
             elif here.size:
                 assert isinstance(here.records, Slice)
@@ -192,14 +201,25 @@ class Fetching:
                 size += taken
                 room -= taken
                 served[position] = None
+                is_enough = is_enough or (size < wanted and self._goes_on(position))
             else:
                 assert position.partition is not None
                 self._wait_for(position.partition, position)
-                is_failed = is_failed or self._has_moved_start(here)
+                is_enough = is_enough or self._has_moved_start(here)
         if session.ready:
             self.wake()
         session.ready = skipped | served | session.ready if skipped or session.ready else served
-        return found, is_failed or size >= min(self._fetch.min_bytes, max(1, most))
+        return found, is_enough or size + self._unfit >= wanted
+
+    def _goes_on(self, position: Position) -> bool:
+        """Whether there is something to read in a later segment than where a position is."""
+        partition = position.partition
+        assert isinstance(partition, Partition)
+        segments = partition.log.segments
+        if position.fetch_offset >= segments.active.base_offset:
+            return False
+        upto = partition.last_stable_offset if self._committed_only else partition.high_watermark
+        return segments.at(position.fetch_offset) < segments.at(upto - 1)
 
     def _has_moved_start(self, found: Found) -> bool:
         """Whether a follower has to be told that its log should begin later: somebody waits."""
@@ -233,6 +253,7 @@ class Fetching:
                 code = _DAMAGED
             return Found(position, code)
         if records is not None and not is_first and records.size > room:
+            self._unfit += min(records.size, position.max_bytes)
             return None
         found = self._found(position, partition, records)
         if aborted:
