@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.brokers import API_VERSIONS, FETCH, METADATA, SimNode, one_batch
-from tidelog.handlers.connection import IN_FLIGHT_MAX
+from tidelog.handlers.share import IN_FLIGHT_MAX
 from tidelog.handlers.table import APIS
 from tidelog.slices import SLICE_STEPS, Sliced
 from tidelog.wire import codec

@@ -18,17 +18,13 @@ from tidelog.handlers import api_versions
 from tidelog.handlers.api import Part, Request
 from tidelog.handlers.gathering import Gathering, is_wide
 from tidelog.handlers.owner import Owner
+from tidelog.handlers.share import IN_FLIGHT_MAX, REQUEST_BYTES, Share
 from tidelog.handlers.together import PRODUCE, read_together, runs_of
 from tidelog.handlers.unsupported import answer_to_unsupported
 from tidelog.log.partition_log import Slice
 from tidelog.wire.frames import FrameReader
 from tidelog.wire.header import RequestHeader, read_request_header
 
-IN_FLIGHT_MAX: Final = 100
-SHARE_BYTES: Final = 256 * 1024
-"""What is answered in one go, if it was asked for in one go."""
-REQUEST_BYTES: Final = SHARE_BYTES // IN_FLIGHT_MAX
-"""What a request takes of that beside its answer."""
 OWED_BYTES_MAX: Final = 16 << 20
 """Larger requests than this together wait unread for an answer to the first of them."""
 RETRY_MS_MAX: Final = 64
@@ -39,9 +35,6 @@ _log = logging.getLogger("tidelog.connection")
 class ClientConnection:
     __slots__ = (
         "_apis",
-        "_began_us",
-        "_counted",
-        "_counted_key",
         "_frames",
         "_gathering",
         "_held",
@@ -57,7 +50,7 @@ class ClientConnection:
         "_pending",
         "_queued_before",
         "_quiet_checks",
-        "_share_bytes",
+        "_share",
         "buffer",
         "client_id",
         "listener",
@@ -78,9 +71,8 @@ class ClientConnection:
         self._is_catching_up = False
         self._is_closed = self._is_finishing = False
         self._is_paused = self._is_waiting = False
-        self._owed_bytes = self._share_bytes = 0
-        self._began_us = self._counted = 0
-        self._counted_key = -1
+        self._owed_bytes = 0
+        self._share = Share(node.clock, owner.counters)
         self.listener = listener
         self.client_id: str | None = None
         self._quiet_checks = self._queued_before = 0
@@ -112,17 +104,17 @@ class ClientConnection:
             self.close(self._frames.refused.message)
 
     def _serve_all(self, frames: list[memoryview], may_wait: bool = False) -> None:
-        self._begin_share()
+        self._share.begin()
         for run in [frames] if len(frames) == 1 else runs_of(frames):
             if self._is_closed:
                 return
-            if self._held or self._share_bytes <= 0 or (self._pending and self._is_crowded()):
+            if self._held or self._share.room <= 0 or (self._pending and self._is_crowded()):
                 self._held.extend(map(bytearray, run))
             elif len(run) == 1:
                 self._serve(run[0], may_wait and len(frames) == 1)
             else:
                 self._serve_together(run)
-        self._end_share()
+        self._share.end()
         if self._held or (self._pending and self._is_crowded()):
             self._is_paused = True
             self._link.pause()
@@ -221,7 +213,7 @@ class ClientConnection:
         elif pending and pending[0] is request:
             pending.popleft()
             self._send(api.write(request, response))
-            self._count(api.key)
+            self._share.count(api.key)
         else:
             self._owe(request, size)
             request.answer(response)
@@ -233,7 +225,7 @@ class ClientConnection:
     def _owe(self, request: Request, size: int) -> None:
         """Notes a request whose answer is still to come, or waits behind another one."""
         if request.parts is None:
-            request.began_us = self._began_us
+            request.began_us = self._share.began_us
             request.size = size
             self._owed_bytes += size
             self._owner.owed_bytes += size
@@ -247,7 +239,7 @@ class ClientConnection:
         asked = (header.version, header.correlation_id, header.client_id)
         request = Request(self, api_versions.API, *asked, None)
         self._pending.append(request)
-        request.began_us = self._began_us
+        request.began_us = self._share.began_us
         request.parts = [answer] if answer else []
         self.answered(request)
 
@@ -259,7 +251,7 @@ class ClientConnection:
             took_us = self._node.clock.monotonic_us() - request.began_us
             self._owner.counters.answered(request.api.key, took_us)
         else:
-            self._count(request.api.key)
+            self._share.count(request.api.key)
         pending = self._pending
         while pending and (parts := pending[0].parts) is not None:
             size = pending.popleft().size
@@ -276,7 +268,7 @@ class ClientConnection:
             self._serve_held()
 
     def _send(self, parts: list[Part]) -> None:
-        room = self._share_bytes - REQUEST_BYTES
+        room = self._share.room - REQUEST_BYTES
         for part in parts:
             if type(part) is bytes:
                 self._link.send(part)
@@ -284,27 +276,9 @@ class ClientConnection:
             else:
                 assert isinstance(part, Slice)
                 self._link.send_file(part.file, part.position, part.size)
-        self._share_bytes = room
+        self._share.room = room
 
-    # -- shares
-
-    def _begin_share(self) -> None:
-        self._began_us = self._node.clock.monotonic_us()
-        self._share_bytes = SHARE_BYTES
-
-    def _count(self, api_key: int) -> None:
-        """Counts a request that was answered at once. Its answer leaves at the end of the share,
-        with the others, so that is how long it took."""
-        if api_key != self._counted_key:
-            self._end_share()
-            self._counted_key = api_key
-        self._counted += 1
-
-    def _end_share(self) -> None:
-        if self._counted:
-            took_us = self._node.clock.monotonic_us() - self._began_us
-            self._owner.counters.answered(self._counted_key, took_us, self._counted)
-            self._counted = 0
+    # -- what has to wait
 
     def _is_crowded(self) -> bool:
         """Whether what comes next has to wait until something was answered."""
@@ -323,10 +297,10 @@ class ClientConnection:
             return
         self._is_catching_up = True
         held = self._held
-        while held and self._share_bytes > 0 and not self._is_crowded() and not self._is_closed:
+        while held and self._share.room > 0 and not self._is_crowded() and not self._is_closed:
             self._serve(memoryview(held.popleft()))
         self._is_catching_up = False
-        self._end_share()
+        self._share.end()
         if held:
             self._go_on_later()
         elif self._is_finishing:
@@ -337,7 +311,7 @@ class ClientConnection:
 
     def _go_on_later(self, delay_ms: int = 0) -> None:
         """In another turn, when what was answered has left."""
-        is_due = self._share_bytes <= 0 if self._held else self._is_finishing
+        is_due = self._share.room <= 0 if self._held else self._is_finishing
         if is_due and not self._is_waiting and not self._is_closed:
             self._is_waiting = True
             node = self._node
@@ -349,7 +323,7 @@ class ClientConnection:
         if self._link.queued_bytes:
             self._go_on_later(min(2 * waited_ms + 1, RETRY_MS_MAX))
         elif not self._is_closed:
-            self._begin_share()
+            self._share.begin()
             self._serve_held()
 
     def count_quiet(self, checks_max: int) -> None:
