@@ -11,6 +11,8 @@ from support.histories import records_of
 from support.joining import serving
 from tidelog.handlers.connection import ClientConnection
 from tidelog.handlers.gathering import PARTITIONS_MIN
+from tidelog.handlers.share import IN_FLIGHT_MAX
+from tidelog.handlers.together import TOGETHER_MAX
 from tidelog.log.partition_log import PartitionLog
 
 
@@ -161,3 +163,21 @@ def test_what_came_before_a_client_has_closed_is_written(seed: int) -> None:
         node.loop.run_for(1000)
         assert values(node, 0) == ["first", *"ab"]
         assert values(node, PARTITIONS_MIN - 1) == ["first", *"ab"]
+
+
+def test_all_that_came_before_a_client_has_closed_is_written() -> None:
+    """A1: also if it is more than what is answered in one go. In some histories it all waits when
+    the end comes."""
+    count = IN_FLIGHT_MAX + TOGETHER_MAX
+    for seed in range(20):
+        with serving("joined"):
+            node = begun(seed)
+            client = node.client()
+            client.send_bytes(wide(client, "a", acks=0))
+            log = node.broker.partitions.find("wide", 0).log
+            assert node.loop.run_until(partial(has_come, node.broker.doors.connections, log))
+            rest = [wide(client, str(number), acks=0, count=1) for number in range(count)]
+            client.send_bytes(b"".join(rest))
+            client.link.close()
+            node.loop.run_for(1000)
+            assert values(node, 0) == ["first", "a", *map(str, range(count))], f"seed {seed}"

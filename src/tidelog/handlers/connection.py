@@ -121,7 +121,8 @@ class ClientConnection:
             self._go_on_later()
 
     def closed(self, why: str) -> None:
-        self._end_gathering()  # Who wants no answers closes when he has sent everything.
+        if self._gathering:
+            self._serve_last(self._gathering)
         self._is_closed, self._gathering = True, None
         self._frames.close()
         self._held.clear()
@@ -177,6 +178,13 @@ class ClientConnection:
     def _end_gathering(self) -> None:
         if self._gathering:
             self._gathering.end()
+
+    def _serve_last(self, gathering: Gathering) -> None:
+        """Who wants no answers closes when he has sent everything: all of it, not only a share."""
+        gathering.end()
+        while self._held and not self._is_crowded() and not self._is_closed:
+            self._serve(memoryview(self._held.popleft()))
+        self._share.end()
 
     def _serve_together(self, frames: list[memoryview]) -> None:
         requests = read_together(self, self._apis, frames)
