@@ -20,7 +20,9 @@ from support.cluster_calls import (
     write,
 )
 from support.sim_cluster import SimCluster
+from support.transactional import FIND_COORDINATOR
 from tidelog.handlers import creating
+from tidelog.handlers.creating import TIMEOUT_MS
 
 GONE_MS = 70_000
 """Until what is deleted is off the disk: `log.segment.delete.delay.ms` and a little more."""
@@ -380,6 +382,34 @@ def test_a_topic_makes_itself_whichever_broker_is_asked(asked: int) -> None:
     assert all(len(replicas) == 3 for replicas in placed(cluster, "fresh"))
     assert len(placed(cluster, "fresh")) == 2
     assert write(cluster, "fresh", "a") == 0
+
+
+def test_a_controller_without_its_coordinator_does_not_keep_clients_waiting() -> None:
+    """T6: who asks it for a topic that is not there is told to come again, as by other brokers,
+    and what else he asks for is answered too. The same holds for his coordinator."""
+    cluster = SimCluster(3, min_insync_replicas=1)
+    controller = cluster.controller
+    cluster.create("events", replicas=[[controller]])
+    client = cluster.client(controller)
+    client.produce("events", one_batch("a"))
+    cluster.session(controller).lose_connection(done=0, away_ms=3 * TIMEOUT_MS)
+    began_ms = cluster.clock.monotonic_ms()
+    asked = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True}
+    client.send(METADATA, 4, **asked)
+    client.send(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["group"])
+    client.send_fetch([("events", 0, 0)])
+    fetched = client.wait().responses[0].partitions[0]
+    assert (fetched.error_code.name, bool(fetched.records)) == ("none", True)
+    assert cluster.clock.monotonic_ms() - began_ms < 2 * TIMEOUT_MS
+    described, found, _ = client.answers[-3:]
+    assert described.topics[0].error_code.name == "leader_not_available"
+    assert found.coordinators[0].error_code.name == "coordinator_not_available"
+
+    def again() -> str:
+        answer = describe(cluster.client(cluster.controller), "fresh", create=True)
+        return str(answer.topics[0].error_code.name)
+
+    cluster.wait(lambda: again() == "none", "it is made in the end")
 
 
 def test_a_setting_altered_on_one_broker_acts_on_all() -> None:

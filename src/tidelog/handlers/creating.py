@@ -5,6 +5,7 @@ which could not be made; those that were made may take a moment to be known here
 """
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.requests import NewTopic
 from tidelog.handlers.api import Node
 from tidelog.handlers.building import build
+from tidelog.handlers.waiting import Patience
 from tidelog.wire.codec import entity_type
 
 CREATE_TOPICS: Final = 19
@@ -25,14 +27,21 @@ Failures = dict[str, ErrorCode]
 
 
 def create(node: Node, topics: Sequence[NewTopic], done: Callable[[Failures], None]) -> None:
-    """Makes topics; calls `done` when all that can be done is."""
+    """Makes topics; calls `done` when all that can be done is, or when that takes too long: it
+    goes on then."""
     names = [topic.name for topic in topics]
     metadata = node.metadata
     controller_id = metadata.image.controller_id
+    not_yet = partial(done, dict.fromkeys(names, ErrorCode.leader_not_available))
     if metadata.controller_epoch is not None or controller_id == node.broker_id:
-        metadata.create_topics(topics, False, lambda results: done(_failures(names, results)))
+        patience = Patience(node, timedelta(milliseconds=TIMEOUT_MS), not_yet)
+
+        def made(results: Sequence[object]) -> None:
+            patience.end(lambda: done(_failures(names, results)))
+
+        metadata.create_topics(topics, False, made)
     elif controller_id not in metadata.image.brokers:
-        node.loop.call_soon(lambda: done(dict.fromkeys(names, ErrorCode.leader_not_available)))
+        node.loop.call_soon(not_yet)
     else:
         request = _request(topics[:FORWARDED_MAX])
         node.peers.forward(
