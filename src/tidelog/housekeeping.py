@@ -145,8 +145,8 @@ class Housekeeping:
     def _retaining(self, log_dir: LogDir) -> Steps:
         now_ms = self._retention_clock.now_ms()
         for partition in self._led_in(log_dir):
-            if not partition.is_busy:
-                retain(partition.log, partition.high_watermark, now_ms)
+            may_roll = not partition.is_busy
+            retain(partition.log, partition.high_watermark, now_ms, may_roll=may_roll)
         yield from checkpointing(log_dir)
         for partition in self._led_in(log_dir):
             delete_old_segments(partition.log, self._clock.now_ms())

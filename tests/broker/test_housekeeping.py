@@ -2,16 +2,21 @@
 
 import errno
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from support.brokers import INCREMENTAL_ALTER_CONFIGS, SimClient, SimNode, one_batch
-from support.logs import batch, contents
+from support.logs import batch, check_everything, contents
+from tidelog.base.ports import Level
 from tidelog.log.checkpoints import read_offsets
 from tidelog.log.files import LOG
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, walk
 from tidelog.records.reference import read_records
+from tidelog.world.sim.pressure import SimPressure
 
 HOUR_MS = 3_600_000
 
@@ -99,6 +104,41 @@ def test_old_segments_leave_by_size_and_their_files_after_a_delay() -> None:
     node.loop.run_for(400_000)
     names = node.disk.list("/data/events-0")
     assert not any(name.endswith(".deleted") for name in names)
+
+
+def has_answers(client: SimClient, count: int) -> bool:
+    return len(client.answers) >= count
+
+
+@pytest.mark.parametrize("retention", [{"bytes": 1 << 20}, {"ms": HOUR_MS // 12}], ids=str)
+def test_segments_leave_also_while_there_is_always_something_being_written(
+    retention: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S5: a log that nobody ever leaves alone must not fill the disk."""
+    monkeypatch.setattr(SimPressure, "level", lambda _: Level.limit)
+    node = SimNode(log_segment_bytes=1 << 20)
+    configs = {f"retention_{unit}": value for unit, value in retention.items()}
+    node.client().create("events", **configs)
+    partition = partition_of(node)
+    offload = node.loop.offload
+
+    def slowly(lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def ended(end: Any) -> None:
+            node.loop.call_at(node.clock.monotonic_ms() + 20_000, partial(done, end))
+
+        offload(lane, work, ended if lane.startswith("write") else done)
+
+    monkeypatch.setattr(node.loop, "offload", slowly)
+    client = node.client()
+    for number in range(60):
+        client.send_produce(
+            "events", one_batch("x" * 100_000, timestamp=node.clock.now_ms()), acks=1
+        )
+        client.until(partial(has_answers, client, number))
+        assert partition.is_busy or not number
+    assert partition.log.log_start_offset > 10
+    assert partition.log.segments.size < 45 * 100_000
+    check_everything(partition.log)
 
 
 def test_a_setting_altered_while_the_broker_runs_counts_at_the_next_look() -> None:

@@ -18,12 +18,15 @@ from tidelog.log.segment_reader import DamagedIndex
 UP_TO_HIGH_WATERMARK = -1
 
 
-def retain(log: PartitionLog, high_watermark: int, now_ms: int) -> None:
-    """Moves the log start as retention wants it; `delete_old_segments` does the rest."""
+def retain(log: PartitionLog, high_watermark: int, now_ms: int, *, may_roll: bool = True) -> None:
+    """Moves the log start as retention wants it; `delete_old_segments` does the rest. A log that
+    may not be rolled now, as something is being written to it, keeps its active segment."""
     if log.settings.cleanup_delete:
         start = max(
             _start_by_time(log, high_watermark, now_ms), _start_by_size(log, high_watermark)
         )
+        if not may_roll:
+            start = min(start, log.segments.active.base_offset)
         if start > log.log_start_offset:
             if start > log.segments.active.base_offset:
                 log.roll()
