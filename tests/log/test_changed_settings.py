@@ -3,6 +3,7 @@
 from support.cleaner_world import World, fill, settings
 from support.logs import NOW, PARTITION, Simulated, batch, check_everything, contents
 from tidelog.base.log_settings import LogSettings
+from tidelog.log.pending_append import PendingAppend, begin_append, end_append
 from tidelog.log.pending_follow import begin_follow, end_follow
 
 
@@ -45,6 +46,23 @@ def test_a_follower_takes_a_large_batch_beside_the_loop() -> None:
         data = data[len(pending.data) :]
     assert follower.log_end_offset == 3
     check_everything(follower)
+
+
+def test_a_segment_that_is_being_made_gets_settings_that_change_meanwhile() -> None:
+    """O2: it need not be the next one that ends in time."""
+    log = Simulated(LogSettings(segment_bytes=300)).log
+    log.append_as_leader(batch(1, value=b"v" * 200), 0, NOW)
+    pending = begin_append(log, batch(1, value=b"v" * 200), 0, NOW)
+    assert isinstance(pending, PendingAppend)
+    pending.run()
+    log.configure(LogSettings(segment_bytes=1 << 20, segment_ms=1_000))
+    end_append(log, pending, None)
+    active = log.segments.active
+    assert (active.base_offset, active.roll_bytes, active.roll_ms) == (1, 1 << 20, 1_000)
+    log.append_as_leader(batch(1, value=b"v" * 200, at=NOW + 1_000), 0, NOW)
+    log.append_as_leader(batch(1, at=NOW + 1_001), 0, NOW)
+    assert [segment.base_offset for segment in log.segments.all] == [0, 1, 3]
+    check_everything(log)
 
 
 def test_batches_from_before_a_smaller_limit_are_compacted() -> None:

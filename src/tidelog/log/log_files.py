@@ -140,8 +140,11 @@ class LogFiles:
         self.end_snapshot(roll.snapshot)
         self._snapshot_position = 0
         self._names_changed = True
-        self.segments.add(roll.segment)
-        return roll.segment
+        segment = roll.segment
+        if segment.settings is not self.settings:
+            segment.configure(self.settings)
+        self.segments.add(segment)
+        return segment
 
     def new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self.folder, base_offset, self.settings, self.home.files)
