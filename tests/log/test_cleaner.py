@@ -21,6 +21,7 @@ from tidelog.base.errors import ChildDied, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Job, Workers
 from tidelog.log.checkpoints import CLEANER_OFFSETS, read_offsets
+from tidelog.log.cleaned_segment import CleanedSegment
 from tidelog.log.cleaner import Cleaner
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
@@ -382,6 +383,30 @@ def test_result_is_dropped_when_the_log_was_truncated_and_written_again() -> Non
     assert world.log_dir.cleaner_offsets.get(PARTITION, 0) == 0
     assert world.cleaner.run_once() is not None
     assert last_values(world.log) == values
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_what_the_child_leaves_in_the_folder_of_another_topic_is_removed(
+    is_made_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would take what that topic is being swapped for later for undecided."""
+    world = World()
+    finish = CleanedSegment.finish
+
+    def meanwhile(cleaned: CleanedSegment) -> None:
+        monkeypatch.undo()
+        world.log_dir.delete_log(PARTITION)
+        if is_made_again:
+            fill(world.log_dir.create_log(PARTITION, settings()), 40)
+        finish(cleaned)
+
+    monkeypatch.setattr(CleanedSegment, "finish", meanwhile)
+    assert world.cleaner.run_once() is None
+    assert world.log_dir.failure is None
+    assert world.cleaner.uncleanable == {}
+    if is_made_again:
+        assert world.names(".cleaned") == []
+        check_everything(world.log)
 
 
 @pytest.mark.parametrize("to", [0, 3, 17])

@@ -8,6 +8,7 @@ is a value gone whose tombstone is not, or back whose tombstone is gone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -300,10 +301,12 @@ class Cleaner:
 
 
 def _discard(cleaning: Cleaning) -> None:
-    """Unless the folder has gone meanwhile, or nothing can be done in it."""
+    """Unless nothing can be done in the dir. The folder may have gone meanwhile, or belong to
+    another topic of that name by now: the child has written there what it had left to write. There
+    is no other child."""
     log = cleaning.candidate.log
-    log_dir = cleaning.log_dir
-    if log_dir.failure is None and log_dir.logs.get(log.partition) is log:
-        for name in log.disk.list(log.folder):
-            if name.endswith(CLEANED):
-                log.disk.remove(f"{log.folder}/{name}")
+    if cleaning.log_dir.failure is None:
+        with suppress(FileNotFoundError):
+            for name in log.disk.list(log.folder):
+                if name.endswith(CLEANED):
+                    log.disk.remove(f"{log.folder}/{name}")
