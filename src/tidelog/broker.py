@@ -259,6 +259,7 @@ class Broker:
             self._log_settings,
             self._fetchers,
             self.housekeeping.persist_log_starts,
+            self.healing.cannot_be_cut,
         )
         self.in_sync.start(IsrWriter(self._coordination), self.metadata.isr_changed)
 
@@ -272,8 +273,7 @@ class Broker:
         return broker.endpoints.get(self.inter_broker_listener)
 
     def _is_throttled(self, topic_id: bytes, index: int) -> bool:
-        image, setting = self.metadata.image, FOLLOWER_REPLICAS
-        return is_named(image, topic_id, index, self.broker_id, setting)
+        return is_named(self.metadata.image, topic_id, index, self.broker_id, FOLLOWER_REPLICAS)
 
     def _epoch_of(self, broker_id: int) -> int | None:
         """The epoch under which a broker is registered, as far as is known here."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.limits import RECEIVED_BYTES_MAX
 from tidelog.base.ports import Clock
 from tidelog.base.settings.kinds import LONG_MAX
@@ -44,6 +44,7 @@ SaveStart = Callable[[PartitionLog, Callable[[KafkaError | None], None]], None]
 class Following:
     __slots__ = (
         "_asker",
+        "_cannot_be_cut",
         "_clock",
         "_has_parts",
         "_is_saving",
@@ -64,7 +65,9 @@ class Following:
         slow: SlowAppends,
         asker: Asker,
         save_start: SaveStart,
+        cannot_be_cut: Callable[[Partition], None],
     ) -> None:
+        """`cannot_be_cut` is told of a log that is damaged where it is to end, and ends this."""
         self.partition = partition
         self.topic_id = partition.topic_id
         self.index = partition.index
@@ -74,6 +77,7 @@ class Following:
         self._slow = slow
         self._asker = asker
         self._save_start = save_start
+        self._cannot_be_cut = cannot_be_cut
         self._is_saving = False
         self._has_parts = False
         """Whether parts were written of an answer whose end has not been taken in."""
@@ -273,7 +277,12 @@ class Following:
             partition.replica.cut_offset,
             partition.high_watermark,
         )
-        partition.cut(partition.replica.cut_offset, self._clock.now_ms(), is_restart=is_restart)
+        try:
+            partition.cut(partition.replica.cut_offset, self._clock.now_ms(), is_restart=is_restart)
+        except KafkaError as error:
+            if error.code == ErrorCode.corrupt_message:
+                self._cannot_be_cut(partition)
+            raise
 
 
 def _lasting(records: memoryview) -> memoryview:

@@ -4,6 +4,7 @@ The bad batch is never sent. If others are in sync they have it: this replica st
 the controller ask it what it can do, and says that it cannot serve, so that it leaves the in-sync
 set and another leads. Then, and not before, it drops the damaged segment and all behind it, and
 fetches that from the leader. Who is alone in the set goes on leading: nobody else has what it has.
+A follower notices nothing of what has rotted unless it has to be cut there; then it does the same.
 """
 
 import logging
@@ -45,8 +46,17 @@ class Healing:
     def consider(self, partition: Partition) -> None:
         """A part of its log could not be served: it gives way if others have it."""
         segment = _first_damaged(partition)
-        if segment is None or not partition.is_led or len(partition.replica.isr.isr) < 2:
-            return
+        if segment is not None and partition.is_led and len(partition.replica.isr.isr) > 1:
+            self._give_way(partition, segment)
+
+    def cannot_be_cut(self, partition: Partition) -> None:
+        """It was to be cut where nothing is found any more: it follows nobody before it has
+        dropped more than that."""
+        segments = partition.log.segments
+        there = segments.all[segments.at(partition.replica.cut_offset)]
+        self._give_way(partition, _first_damaged(partition) or there)
+
+    def _give_way(self, partition: Partition, segment: Segment) -> None:
         _log.error("resigned partition=%s why=others have what is damaged here", partition.name)
         partition.damaged = segment
         partition.resign()

@@ -83,14 +83,17 @@ class Hosting:
         settings_of: Callable[[str], LogSettings],
         fetchers: Fetchers,
         save_start: SaveStart,
+        cannot_be_cut: Callable[[Partition], None],
     ) -> None:
         """Before the first request: who this is, under which epoch each broker is registered, the
-        settings of a topic's logs, who fetches from leaders, and how log starts become durable."""
+        settings of a topic's logs, who fetches from leaders, how log starts become durable, and
+        who heals a log that has rotted where it is to be cut."""
         self._broker_id = broker_id
         self._broker_epoch_of = broker_epochs
         self._settings_of = settings_of
         self._fetchers = fetchers
         self._save_start = save_start
+        self._heal = cannot_be_cut
 
     @property
     def is_idle(self) -> bool:
@@ -202,7 +205,12 @@ class Hosting:
             heal(partition, self._clock.now_ms())
             if info.leader != NO_LEADER:
                 following = Following(
-                    partition, self._clock, self._slow, self._fetchers, self._save_start
+                    partition,
+                    self._clock,
+                    self._slow,
+                    self._fetchers,
+                    self._save_start,
+                    self._cannot_be_cut,
                 )
                 self._followings[partition] = following
                 self._fetchers.follow(following, info.leader)
@@ -221,6 +229,10 @@ class Hosting:
         if following is not None:
             following.is_over = True
             self._fetchers.unfollow(following)
+
+    def _cannot_be_cut(self, partition: Partition) -> None:
+        self._unfollow(partition)
+        self._heal(partition)
 
     def stop_replica(
         self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None]

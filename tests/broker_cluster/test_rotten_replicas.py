@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster_calls import assert_alike, elect, log_values, read, write
+from support.cluster_calls import assert_alike, elect, log_values, read, try_write, write
 from support.sim_cluster import SimCluster
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_LEADER
@@ -167,6 +167,90 @@ def test_a_follower_that_needs_the_damaged_part_waits_until_another_can_give_it(
     cluster.wait_caught_up(TOPIC)
     assert_alike(cluster, TOPIC)
     assert read(cluster, TOPIC) == values(0, 30)
+
+
+LAST_BEFORE_CUT = 24
+COUNT = LAST_BEFORE_CUT + 1
+LOWER_OFFSET = (7, 4)
+NO_LENGTH = (9, 0)
+
+
+def with_sparse_index() -> SimCluster:
+    """Some twelve batches are between two entries of the index. The controller holds none of
+    them."""
+    cluster = SimCluster(4, replica_lag_time_max_ms=60_000)
+    while (controller := cluster.controller) != 4:
+        cluster.kill(controller)
+        cluster.run_for(1_000)
+        cluster.start(controller)
+    cluster.create(TOPIC, replicas=[[1, 3, 2]], index_interval_bytes=1000)
+    for value in values(0, COUNT):
+        write(cluster, TOPIC, value)
+    cluster.wait_caught_up(TOPIC)
+    return cluster
+
+
+def write_what_is_lost(cluster: SimCluster) -> None:
+    client = cluster.client(1)
+    for number in range(40):
+        assert try_write(client, TOPIC, f"lost {number}", acks=1) == "none"
+    client.link.close()
+
+
+def position_of_last(cluster: SimCluster, broker_id: int) -> int:
+    """Of what all replicas have."""
+    log = cluster.held(broker_id, TOPIC).log
+    return log.read(LAST_BEFORE_CUT, 1, log.log_end_offset).position
+
+
+def check_healed(cluster: SimCluster, broker_id: int) -> None:
+    write(cluster, TOPIC, f"value {COUNT}")
+    cluster.wait_caught_up(TOPIC)
+    assert_alike(cluster, TOPIC)
+    assert log_values(cluster, broker_id, TOPIC) == values(0, COUNT + 1)
+
+
+@pytest.mark.parametrize("bit", [LOWER_OFFSET, NO_LENGTH], ids=["offset", "length"])
+def test_a_deposed_leader_that_cannot_be_cut_where_it_has_rotted_fetches_that_again(
+    bit: tuple[int, int],
+) -> None:
+    cluster = with_sparse_index()
+    cluster.isolate(1)
+    write_what_is_lost(cluster)
+    position = position_of_last(cluster, 1)
+    cluster.stop(1)
+    cluster.wait_led_elsewhere(TOPIC, 1)
+    path = f"/data/{TOPIC}-0/{0:020d}.log"
+    cluster.machines[1].disk.flip_bit(path, position + bit[0], bit[1])
+    cluster.network.mend()
+    cluster.start(1)
+    check_healed(cluster, 1)
+
+
+@pytest.mark.parametrize("bit", [LOWER_OFFSET, NO_LENGTH], ids=["offset", "length"])
+def test_a_member_of_the_set_that_cannot_be_cut_leaves_it_before_it_fetches_again(
+    bit: tuple[int, int],
+) -> None:
+    """Who took over with less may need it to have what is committed."""
+    cluster = with_sparse_index()
+    cluster.cut(1, 3)
+    write_what_is_lost(cluster)
+    cluster.wait(lambda: cluster.held(2, TOPIC).log.log_end_offset == COUNT + 40, "2 has it all")
+    position = position_of_last(cluster, 2)
+    cluster.stop(2)
+    path = f"/data/{TOPIC}-0/{0:020d}.log"
+    cluster.machines[2].disk.flip_bit(path, position + bit[0], bit[1])
+    cluster.start(2)
+    cluster.wait_isr(TOPIC, 1, 2, 3)
+    assert cluster.held(2, TOPIC).log.log_end_offset == COUNT + 40
+    cluster.kill(1)
+    cluster.network.mend()
+    cluster.wait_led(TOPIC, by=3)
+    assert cluster.isr(TOPIC) == [2, 3]
+    cluster.wait_isr(TOPIC, 3)
+    cluster.wait_isr(TOPIC, 2, 3)
+    cluster.start(1)
+    check_healed(cluster, 2)
 
 
 def test_it_heals_where_the_min_isr_wants_both() -> None:
