@@ -14,8 +14,9 @@ from tidelog.disk_work import COMMON, MAKING, DiskWork
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.replicas import NewReplica, deleting, making, noting_ids
+from tidelog.log.replicas import NewReplica, deleting, making
 from tidelog.log.steps import Steps
+from tidelog.log.topic_ids import noting_ids
 from tidelog.slow_appends import SlowAppends
 
 Then = Callable[[], None]

@@ -17,6 +17,7 @@ from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replicas import NewReplica
+from tidelog.log.topic_ids import is_lost
 from tidelog.partition import Partition
 from tidelog.partitions import Partitions
 from tidelog.placing import Placing
@@ -141,7 +142,7 @@ def _is_stranger(
     try:
         found = log_dir.topic_id(name)
         if found is None:
-            return must_be_known and _may_have_lost_id(log_dir, name)
+            return must_be_known and is_lost(log_dir, name)
         return found != topic_id
     except KafkaError as error:
         _log.error("not read partition=%s why=%s", name, error.message)
@@ -153,10 +154,3 @@ def _lacks_id(log_dir: LogDir, name: TopicPartition) -> bool:
         return log_dir.topic_id(name) is None
     except KafkaError:
         return False
-
-
-def _may_have_lost_id(log_dir: LogDir, name: TopicPartition) -> bool:
-    """Whether a replica had an id, which the machine's death took: the first flush would have made
-    it durable. One that another program has left here may never have had any."""
-    is_crash = log_dir.boot_is_noted and not (log_dir.same_boot or log_dir.was_closed)
-    return is_crash and not log_dir.logs[name].was_flushed

@@ -1,5 +1,7 @@
 """A replica that a loss of power has left without the id of its topic (X30 v)."""
 
+import pytest
+
 from support.cluster_calls import assert_alike, delete_topic, log_values, read, write
 from support.sim_cluster import SimCluster
 
@@ -65,6 +67,32 @@ def test_a_replica_that_was_kept_is_not_taken_for_another_topics_later() -> None
     values = ["x", "y", "z"]
     for value in values:
         write(cluster, "events", value)
+    cluster.start(hurt)
+    cluster.wait_caught_up("events")
+    assert log_values(cluster, hurt, "events") == values
+    assert_alike(cluster, "events")
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_that_an_id_is_lost_is_known_also_to_a_later_start(is_killed: bool) -> None:
+    """V1, V2: the first one ended before a controller had told it anything."""
+    cluster, hurt, replicas = without_its_id()
+    assert delete_topic(cluster, "events") == "none"
+    assert cluster.ask_create("events", replicas=[replicas]).error_code.name == "none"
+    cluster.run_for(10_000)
+    values = ["x", "y", "z"]
+    for value in values:
+        write(cluster, "events", value)
+    cluster.isolate(hurt)
+    cluster.begin(hurt)
+    cluster.run_for(2_000)
+    (log_dir,) = cluster.broker(hurt).logs.dirs
+    assert [log.log_end_offset for log in log_dir.logs.values()] == [3], "of the topic before"
+    if is_killed:
+        cluster.kill(hurt, guard=False)
+    else:
+        cluster.stop(hurt)
+    cluster.network.mend()
     cluster.start(hurt)
     cluster.wait_caught_up("events")
     assert log_values(cluster, hurt, "events") == values

@@ -37,11 +37,9 @@ from tidelog.log.checkpoints import (
     LOG_STARTS,
     LOG_STARTS_COPY,
     META_PROPERTIES,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     format_meta_properties,
     parse_meta_properties,
-    parse_partition_metadata,
     write_offsets,
 )
 from tidelog.log.doomed import is_doomed, remove_all
@@ -57,6 +55,7 @@ from tidelog.log.log_files import LogFiles
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replicas import NewReplica, deleting, making
 from tidelog.log.steps import Steps, run_now
+from tidelog.log.topic_ids import mark_if_lost, read_id
 
 LOCK: Final = ".lock"
 BOOT_ID: Final = ".boot_id"
@@ -204,16 +203,10 @@ class LogDir:
         return self.logs[partition]
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
-        path = f"{self.path}/{partition.folder}/{PARTITION_METADATA}"
         try:
-            data = read_whole(self.disk, path) if self.disk.stat(path) is not None else b""
+            return read_id(self.disk, f"{self.path}/{partition.folder}")
         except OSError as error:
             raise self.fail(error) from error
-        try:
-            return parse_partition_metadata(path, data)
-        except BadValue:
-            # A replica that was not flushed yet may have lost what is in this file, or a part.
-            return None
 
     def delete_log(self, partition: TopicPartition) -> None:
         self.delete_logs([partition])
@@ -281,6 +274,9 @@ class LogDir:
             recovery.write_again(opened.log)
         recovery.flush_what_is_owed(opened.log)
         opened.log.was_flushed = found.recovery_point > 0
+        is_crash = self.boot_is_noted and not (self.same_boot or self.was_closed)
+        if is_crash and not opened.log.was_flushed:
+            mark_if_lost(self.disk, folder)
         self.logs[partition] = opened.log
         self.checked_bytes += opened.checked_bytes
         self.cut_bytes += opened.cut_bytes

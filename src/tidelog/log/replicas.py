@@ -9,7 +9,7 @@ checkpoint settles them. A replica whose topic id may not be on the disk yet cou
 another topic's after a power loss: it leaves durably.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -80,25 +80,6 @@ def _make_files(log_dir: "LogDir", news: Sequence[NewReplica], segments: list[Se
         segment = Segment(folder, 0, new.settings, log_dir.files)
         segment.create(disk)
         segments.append(segment)
-
-
-def noting_ids(log_dir: "LogDir", ids: Mapping[TopicPartition, bytes]) -> Steps:
-    """Writes down, durably, whose replicas are that were found without an id and are kept."""
-    log_dir.check_open()
-    paths = {
-        f"{log_dir.path}/{partition.folder}/{PARTITION_METADATA}": topic_id
-        for partition, topic_id in ids.items()
-        if partition in log_dir.logs
-    }
-
-    def write() -> None:
-        for path, topic_id in paths.items():
-            write_whole(log_dir.disk, path, format_partition_metadata(topic_id))
-
-    try:
-        yield write
-    except OSError as error:
-        raise log_dir.fail(error) from error
 
 
 def deleting(log_dir: "LogDir", logs: Sequence[PartitionLog]) -> Steps:
