@@ -1,8 +1,15 @@
 """Settings changed after data was written under others: what is in a log stays good (R6, S6)."""
 
+from dataclasses import replace
+
+import pytest
+
 from support.cleaner_world import World, fill, settings
 from support.logs import NOW, PARTITION, Simulated, batch, check_everything, contents
 from tidelog.base.log_settings import LogSettings
+from tidelog.log.files import OFFSET_INDEX
+from tidelog.log.index import OFFSET_ENTRY
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.pending_append import PendingAppend, begin_append, end_append
 from tidelog.log.pending_follow import begin_follow, end_follow
 
@@ -54,15 +61,53 @@ def test_a_segment_that_is_being_made_gets_settings_that_change_meanwhile() -> N
     log.append_as_leader(batch(1, value=b"v" * 200), 0, NOW)
     pending = begin_append(log, batch(1, value=b"v" * 200), 0, NOW)
     assert isinstance(pending, PendingAppend)
-    pending.run()
     log.configure(LogSettings(segment_bytes=1 << 20, segment_ms=1_000))
-    end_append(log, pending, None)
+    finish(log, pending)
     active = log.segments.active
     assert (active.base_offset, active.roll_bytes, active.roll_ms) == (1, 1 << 20, 1_000)
     log.append_as_leader(batch(1, value=b"v" * 200, at=NOW + 1_000), 0, NOW)
     log.append_as_leader(batch(1, at=NOW + 1_001), 0, NOW)
     assert [segment.base_offset for segment in log.segments.all] == [0, 1, 3]
     check_everything(log)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 2_500], ids=["goes on", "rolls"])
+def test_an_index_that_is_made_anew_while_a_part_of_it_is_written_ends_well(
+    segment_bytes: int,
+) -> None:
+    """F12, O2: its entries are farther apart then than those of before, and fewer."""
+    settings = LogSettings(index_interval_bytes=0, segment_bytes=segment_bytes)
+    sim = Simulated(settings)
+    for _ in range(10):
+        sim.log.append_as_leader(batch(), 0, NOW)
+    path = sim.log.segments.active.path(OFFSET_INDEX)
+    sim.log_dir.close()
+    sim.disk.flip_bit(path, 4 * OFFSET_ENTRY.size + 6)
+    sim.open()
+    log = sim.log
+    while not (pending := begun(log)).lots and pending.roll is None:
+        finish(log, pending)
+    log.configure(replace(settings, index_interval_bytes=1_000))
+    end = log.log_end_offset
+    assert log.read(6, 1, end).size, "what its entry leads to is another batch: it is made anew"
+    assert len(log.segments.first.offset_index.entries()) < end // 10
+    finish(log, pending)
+    log.append_as_leader(batch(), 0, NOW)
+    log.roll()
+    assert log.log_end_offset == end + 2
+    check_everything(log)
+    check_everything(sim.stop_and_start())
+
+
+def begun(log: PartitionLog) -> PendingAppend:
+    pending = begin_append(log, batch(), 0, NOW)
+    assert isinstance(pending, PendingAppend)
+    return pending
+
+
+def finish(log: PartitionLog, pending: PendingAppend) -> None:
+    pending.run()
+    end_append(log, pending, None)
 
 
 def test_batches_from_before_a_smaller_limit_are_compacted() -> None:

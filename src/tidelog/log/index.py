@@ -86,6 +86,8 @@ class Lot:
     file: File
     data: bytes
     position: int
+    keys: Numbers
+    """Of the index, of which they are a part."""
     count: int
     """How many the index has with them."""
 
@@ -94,7 +96,7 @@ class Lot:
         self.file.pwrite(self.data, self.position)
 
     def end(self) -> None:
-        self.index.has_written(self.count)
+        self.index.has_written(self)
 
 
 class SparseIndex:
@@ -164,7 +166,8 @@ class SparseIndex:
         pack = self._entry.pack
         lot = zip(self._keys[self._written :], self._values[self._written :], strict=True)
         data = b"".join([pack(key, value) for key, value in lot])
-        return [Lot(self, self._file.get(), data, self._bytes_written, self._count)]
+        file, position = self._file.get(), self._bytes_written
+        return [Lot(self, file, data, position, self._keys, self._count)]
 
     def write(self) -> None:
         """Writes them at once."""
@@ -172,8 +175,14 @@ class SparseIndex:
             lot.run()
             lot.end()
 
-    def has_written(self, count: int) -> None:
-        self._written = max(self._written, count)
+    def has_written(self, lot: Lot) -> None:
+        """If the index was made anew meanwhile, a part of that may be overwritten: all of it is to
+        be written again."""
+        if lot.keys is self._keys:
+            self._written = max(self._written, lot.count)
+        elif self._keys is not None:
+            self._file.get().truncate(0)
+            self._written = 0
 
     def sync(self) -> None:
         self._file.get().sync()
