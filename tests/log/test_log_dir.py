@@ -343,6 +343,19 @@ def test_boot_is_noted_when_everything_is_open_and_forgotten_at_the_first_error(
     assert not world.log_dir.same_boot
 
 
+def test_whoever_must_remove_the_note_of_the_boot_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A file system that has become read-only keeps it, and is mounted again in the same boot."""
+    world = filled()
+    world.disk.fail(errno.EROFS, path="/data/*", times=None)
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        world.log.append_as_leader(batch(2), 0, NOW)
+    assert f"remove file=/data/{BOOT_ID} by hand before the next start" in caplog.text
+    world.disk.heal()
+    world.disk.remove(f"/data/{BOOT_ID}")
+    world.kill()
+    assert not world.log_dir.same_boot
+
+
 def test_what_a_failed_sync_lost_is_written_again_after_a_restart() -> None:
     """X26: the system takes the pages for clean; a later sync that succeeds proves nothing."""
     world = filled()

@@ -15,6 +15,7 @@ reads with one error, those of other dirs go on (S10). Checkpoints keep the entr
 replicas that are not open, so that nothing is forgotten while a start is under way.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
@@ -64,6 +65,8 @@ CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 OTHER_NAMES: Final = {"node.id": "broker.id"}
 
 SettingsOf = Callable[[TopicPartition], LogSettings]
+
+_log = logging.getLogger(__name__)
 
 
 class LogDir:
@@ -182,7 +185,8 @@ class LogDir:
             try:
                 remove_if_there(self.disk, f"{self.path}/{BOOT_ID}")
             except OSError as second:
-                error.add_note(f"and {BOOT_ID} could not be removed: {second}")
+                what = "by hand before the next start, if the dir is mounted anew for that"
+                _log.critical("remove file=%s/%s %s why=%s", self.path, BOOT_ID, what, second)
         return KafkaError(
             ErrorCode.kafka_storage_error, f"log dir {self.path} is offline: {self.failure}"
         )
