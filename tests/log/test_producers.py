@@ -1,7 +1,9 @@
 """The producer state: the window of five batches, open transactions, and its snapshots (A3, A4,
 X28)."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,9 @@ from tidelog.log import snapshots
 from tidelog.log.files import SNAPSHOT, file_name
 from tidelog.log.producers import FRESH, WINDOW, Producers
 from tidelog.log.steps import run_now
-from tidelog.log.truncation import truncate_suffix
+from tidelog.log.truncation import restart_at, truncate_suffix
 from tidelog.records.batch import SEQUENCE_LIMIT, TRANSACTIONAL
-from tidelog.world.sim.disk import SimDisk
+from tidelog.world.sim.disk import Crashed, SimDisk
 
 
 def append(
@@ -276,3 +278,56 @@ def test_a_snapshot_of_what_is_cut_meanwhile_does_not_outlive_its_process(waits:
     with suppress(FileNotFoundError):
         wait()
     assert world.kill().producers.by_id[7].next_sequence == 2
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("death", ["process", "all", "some", "none"])
+def test_producers_of_a_log_that_was_begun_anew_do_not_come_back(death: str, seed: int) -> None:
+    """X23, X27: a snapshot of the old log would bring back a transaction that was open in it. Its
+    marker is below the new start and never comes, so that nothing would be stable any more."""
+    number, died = 0, True
+    while died:
+        world = _with_an_open_transaction(seed)
+        world.disk.crash_at(number)
+        died = not _is_done(partial(restart_at, world.log, 50, NOW))
+        log = world.kill() if death == "process" else world.lose_power(death)
+        if log.log_start_offset == 50:
+            assert (number, log.log_end_offset, summary(log.producers)) == (number, 50, {})
+        number += 1
+    assert log.log_start_offset == 50
+
+
+@pytest.mark.parametrize("death", ["process", "all", "some", "none"])
+def test_nor_when_the_start_after_it_is_cut_short_too(death: str) -> None:
+    """X27: the log start is durable already, and all of the old log is still there."""
+    number, died = 0, True
+    while died:
+        world = _with_an_open_transaction(number)
+        world.log.log_start_offset = 50
+        world.log_dir.persist_log_starts()
+        world.disk.process_dies()
+        world.disk.crash_at(number)
+        died = not _is_done(world.open)
+        log = world.kill() if death == "process" else world.lose_power(death)
+        assert (number, log.log_start_offset, log.log_end_offset) == (number, 50, 50)
+        assert (number, summary(log.producers)) == (number, {})
+        number += 1
+
+
+def _with_an_open_transaction(seed: int) -> Simulated:
+    world = Simulated(LogSettings(), seed)
+    for n in range(3):
+        data = batch(producer_id=7, producer_epoch=0, base_sequence=n, transactional=True)
+        world.log.append_as_leader(data, 0, NOW)
+    world.log.roll()
+    world.log.flush(NOW)
+    world.log_dir.checkpoint()
+    return world
+
+
+def _is_done(step: Callable[[], object]) -> bool:
+    try:
+        step()
+    except Crashed:
+        return False
+    return True

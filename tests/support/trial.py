@@ -309,6 +309,8 @@ class Trial:
                 # It was empty before: then a crash may have come before anything was done.
                 ends.add(self.before.end)
             assert log.log_end_offset in ends, "an emptied log knows where it goes on"
+            if self._visible(self.before):
+                assert not log.producers.by_id, "it knows nobody of those before"
         if log.log_start_offset <= self.durable:
             assert log.log_end_offset >= self.durable, "what was durable is there"
         below = [h for h in chosen.held if h.header.last_offset < log.log_start_offset]

@@ -34,7 +34,7 @@ from tidelog.log.files import (
 )
 from tidelog.log.log_files import Home
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.replay import reload_producers
+from tidelog.log.replay import forget_producers, reload_producers
 from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batches
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
@@ -346,6 +346,7 @@ def _begin_at(log: PartitionLog, offset: int) -> None:
     with cutting(log):
         for segment in reversed(log.segments.all):
             _remove_files(log, segment)
+        forget_producers(log)
     log.segments = Segments([log.new_segment(offset)])
     log.log_end_offset = offset
     reload_producers(log, -1)

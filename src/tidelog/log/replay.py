@@ -83,16 +83,7 @@ def reload_producers(
     """Makes the producer state that belongs to the log's end, from the newest snapshot at or
     below `snapshot_upto` and the batches behind it. Later snapshots are removed. `picked` has
     the batches that count of segments which a child has been through, by base offset."""
-    for name in log.disk.list(log.folder):
-        if name.endswith(SNAPSHOTTING + TEMPORARY):
-            # Whoever writes it down beside this may rename it first: then it is among the others.
-            with suppress(FileNotFoundError):
-                log.disk.remove(f"{log.folder}/{name}")
-    for offset in snapshots.offsets_of(log.disk.list(log.folder)):
-        if offset > snapshot_upto:
-            # Whoever writes another one down beside this may remove it first.
-            with suppress(FileNotFoundError):
-                log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
+    _remove_snapshots(log, snapshot_upto)
     found = snapshots.read_latest(log.disk, log.folder, snapshot_upto)
     start, producers = found if found is not None else (log.log_start_offset, Producers())
     replayed = log.segments.all[max(0, log.segments.at(start)) :]
@@ -105,6 +96,30 @@ def reload_producers(
         rows = (picked or {}).get(segment.base_offset)
         aborted += _replay(log.producers, segment, start, rows)
         _write_aborted(log.disk, segment, aborted)
+
+
+def forget_producers(log: "LogFiles") -> None:
+    """Durably, before a log begins anew elsewhere: a snapshot of the old one would pass for what
+    the new one knows."""
+    if _remove_snapshots(log, -1):
+        log.disk.sync_folder(log.folder)
+
+
+def _remove_snapshots(log: "LogFiles", upto: int) -> bool:
+    """Those of an offset above `upto`, and what was to become one; whether there was one."""
+    was_one = False
+    for name in log.disk.list(log.folder):
+        if name.endswith(SNAPSHOTTING + TEMPORARY):
+            # Whoever writes it down beside this may rename it first: then it is among the others.
+            with suppress(FileNotFoundError):
+                log.disk.remove(f"{log.folder}/{name}")
+    for offset in snapshots.offsets_of(log.disk.list(log.folder)):
+        if offset > upto:
+            was_one = True
+            # Whoever writes another one down beside this may remove it first.
+            with suppress(FileNotFoundError):
+                log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
+    return was_one
 
 
 def _replay(

@@ -16,7 +16,7 @@ from tidelog.log.epoch_notes import forget_pending
 from tidelog.log.files import LOG, SWAP, remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
-from tidelog.log.replay import reload_producers
+from tidelog.log.replay import forget_producers, reload_producers
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
@@ -142,6 +142,7 @@ def _restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
     for segment in reversed(log.segments.all):
         log.doom([segment], due_ms)
         log.disk.sync_folder(log.folder)
+    forget_producers(log)
     log.segments = Segments([log.new_segment(offset)])
     log.disk.sync_folder(log.folder)
     log.log_end_offset = log.recovery_point = offset
