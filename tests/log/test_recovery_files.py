@@ -16,11 +16,23 @@ from support.logs import (
     producers_of,
     summary,
 )
-from support.stopped import FOLDER, SETTINGS, aborted, filled, flushed, open_dir, path, stop, stops
+from support.stopped import (
+    FOLDER,
+    SETTINGS,
+    aborted,
+    filled,
+    flushed,
+    open_dir,
+    path,
+    stop,
+    stops,
+    transaction,
+)
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, parse_epochs
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.retention import advance_log_start
 from tidelog.log.truncation import restart_at
 from tidelog.records.batch import walk
 from tidelog.world.sim.disk import Crashed
@@ -277,6 +289,28 @@ def test_damaged_transaction_index_does_not_keep_the_log_from_opening(
             aborted(log)
     else:
         assert aborted(log) == transactions
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_damaged_transaction_index_of_where_the_log_starts_is_made_again(how: str) -> None:
+    """S9, F12: the log began with that segment, so there is no snapshot below it; and its start is
+    in the middle now. All of the segment is replayed."""
+    world = Simulated(SETTINGS)
+    transaction(world.log, 0, committed=False)
+    world.log.append_as_leader(batch(2), 0, NOW)
+    transactions, producers = aborted(world.log), summary(world.log.producers)
+    assert transactions
+    world.log.flush(NOW)
+    advance_log_start(world.log, 3)
+    world.log_dir.checkpoint()
+    name = path(world.log, 0, ".txnindex")
+    disk = stop(world, how)
+    disk.flip_bit(name, 1)
+    log = open_dir(disk).logs[PARTITION]
+    assert log.log_start_offset == 3
+    assert summary(log.producers) == producers
+    assert aborted(log) == transactions
+    check_everything(log)
 
 
 @pytest.mark.parametrize("first", ["stop", "kill"])

@@ -88,8 +88,10 @@ def reload_producers(
     start, producers = found if found is not None else (log.log_start_offset, Producers())
     replayed = log.segments.all[max(0, log.segments.at(start)) :]
     if replayed and replayed[0].base_offset < start and not _is_readable(log.disk, replayed[0]):
-        reload_producers(log, replayed[0].base_offset, picked)
-        return
+        if found is not None:
+            reload_producers(log, replayed[0].base_offset, picked)
+            return
+        start = replayed[0].base_offset
     log.producers, log.snapshot_offset = producers, start
     for segment in replayed:
         aborted = _aborted_before(log.disk, segment, start)
