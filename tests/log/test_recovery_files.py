@@ -89,6 +89,40 @@ def check_found(log: PartitionLog, before: list[Held]) -> None:
     assert log.offset_for_timestamp(max(record.timestamp for record in records) + 1) is None
 
 
+@pytest.mark.parametrize("damage", ["missing", "garbage"])
+@pytest.mark.parametrize("death", ["process", "none", "some", "all"])
+def test_an_index_that_is_made_again_is_there_as_a_whole_or_not_at_all(
+    damage: str, death: str
+) -> None:
+    """S3, X27: of a closed segment, whose indexes nobody compares with all of its log. A time index
+    that ends too early would let retention delete what is too young."""
+    number, died, data = 0, True, DAMAGES[damage]
+    while died:
+        world = Simulated(LogSettings(index_interval_bytes=0), number)
+        for n in range(150):
+            world.log.append_as_leader(batch(at=NOW + n), 0, NOW)
+        world.log.roll()
+        world.log.append_as_leader(batch(at=NOW + 150), 0, NOW)
+        world.log.flush(NOW)
+        world.log_dir.checkpoint()
+        name = path(world.log, 0, ".timeindex" if data is None else ".index")
+        disk = stop(world, "kill")
+        disk.remove(name)
+        if data is not None:
+            disk.open(name, "create").pwrite(data, 0)
+        disk.crash_at(number)
+        try:
+            world.open()
+            world.log.read(0, 1, 150)
+            died = False
+        except Crashed:
+            pass
+        log = world.kill() if death == "process" else world.lose_power(death)
+        assert log.offset_for_timestamp(NOW + 149) == (149, NOW + 149), number
+        assert len(check_everything(log)) == 151
+        number += 1
+
+
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_any_flipped_bit_in_an_index_is_noticed_when_it_matters(kind: str) -> None:
     """F12: answers are those of the log, never those of a damaged index."""

@@ -17,6 +17,7 @@ from tidelog.log import txn_index
 from tidelog.log.files import (
     LOG,
     OFFSET_INDEX,
+    REBUILT,
     SEGMENT_KINDS,
     TIME_INDEX,
     TXN_INDEX,
@@ -322,11 +323,14 @@ class Segment(SegmentReader):
         return end
 
     def rebuild_indexes(self, disk: Disk, stored: Iterable[StoredBatch] | None = None) -> None:
-        """Makes both indexes anew from the batches, all of them unless some are given; durably if
-        the segment is closed, because no flush will come that does it."""
+        """Makes both indexes anew from the batches, all of them unless some are given. If the
+        segment is closed, durably and beside the old ones, because no flush will come that does it,
+        and nobody would notice that a time index ends too early."""
         was_active = self.file is not None
         end = self.size
-        for index in (self.offset_index, self.time_index):
+        suffix = "" if was_active else REBUILT
+        for index, kind in ((self.offset_index, OFFSET_INDEX), (self.time_index, TIME_INDEX)):
+            index.moved(self.path(kind) + suffix)
             index.create(disk)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._indexed_timestamp = NO_TIMESTAMP
@@ -338,8 +342,15 @@ class Segment(SegmentReader):
         self.write_indexes()
         if not was_active:
             self.close_for_writing()
-            self.offset_index.sync()
-            self.time_index.sync()
+            self._put_in_place(disk)
+
+    def _put_in_place(self, disk: Disk) -> None:
+        """The time index first: the other one may be what somebody notices."""
+        for index, kind in ((self.time_index, TIME_INDEX), (self.offset_index, OFFSET_INDEX)):
+            index.sync()
+            disk.rename(self.path(kind) + REBUILT, self.path(kind))
+            index.moved(self.path(kind))
+        disk.sync_folder(self.folder)
 
     def forget(self) -> None:
         """Lets go of open files whose names are about to mean something else."""
