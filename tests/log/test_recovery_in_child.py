@@ -8,7 +8,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from support.logs import IDENTITY, NOW, PARTITION, batch, check_everything, summary
+from support.logs import (
+    IDENTITY,
+    NOW,
+    PARTITION,
+    Simulated,
+    batch,
+    check_everything,
+    summary,
+)
 from support.trial import Operation, Trial
 from tidelog.base.errors import TaskError
 from tidelog.base.log_settings import LogSettings
@@ -111,6 +119,37 @@ def test_real_child_recovers_a_real_log(tmp_path: Path, monkeypatch: pytest.Monk
     check_everything(recovered)
     assert (recovered.log_end_offset, recovered.epochs.entries) == (end, epochs)
     assert summary(recovered.producers) == wanted
+
+
+def test_what_a_child_has_made_is_there_after_another_loss_of_power(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S3, V18: nobody makes the indexes again of what lies below the recovery point. Of a time
+    index the system had written a part before the first one."""
+    monkeypatch.setattr(recovery, "INLINE_BYTES_MAX", 0)
+    world = Simulated(LogSettings(index_interval_bytes=0))
+    world.log.append_as_leader(batch(at=NOW), 0, NOW)
+    world.log.roll()
+    world.log.append_as_leader(batch(at=NOW + 1), 0, NOW)
+    world.log.flush(NOW)
+    world.log_dir.checkpoint()
+    segment = world.log.segments.active
+    for n in range(2, 100):
+        world.log.append_as_leader(batch(at=NOW + n), 0, NOW)
+    segment.time_index.sync()
+    world.log.roll()
+    world.log.append_as_leader(batch(at=NOW + 100), 0, NOW)
+    for written in (segment, world.log.segments.active):
+        written.sync()
+    world.disk.sync_folder(world.log.folder)
+    world.disk.machine_dies("all")
+    log_dir = LogDir("/data", world.disk, world.clock, SimWorkers(world.disk))
+    log_dir.open(IDENTITY, lambda _: world.settings)
+    log_dir.logs[PARTITION].flush(NOW)
+    log_dir.checkpoint()
+    log = world.lose_power("all")
+    assert log.offset_for_timestamp(NOW + 99) == (99, NOW + 99)
+    assert len(check_everything(log)) == 101
 
 
 class DeadJob:

@@ -279,6 +279,7 @@ class _Check:
             return self._scan(segment)
         for kind in (OFFSET_INDEX, TIME_INDEX):
             log.disk.rename(segment.path(kind) + REBUILT, segment.path(kind))
+        log.disk.sync_folder(log.folder)
         segment.forget()
         self.picked[segment.base_offset] = result["producer_batches"]
         for epoch, start in result["epochs"]:
