@@ -50,6 +50,7 @@ def argument(log: KeyedLog, map_bytes: int) -> dict[str, Any]:
         "delete_retention_ms": 86_400_000,
         "now_ms": 1_700_000_000_000,
         "active_producers": [log.end - 1],
+        "raised_epochs": [],
         "max_batch_bytes": 1 << 20,
     }
 

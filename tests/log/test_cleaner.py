@@ -16,6 +16,7 @@ from support.logs import (
     batch,
     check_everything,
     contents,
+    summary,
 )
 from tidelog.base.errors import ChildDied, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
@@ -322,6 +323,29 @@ def test_tombstone_goes_after_its_retention_and_its_key_stays_deleted() -> None:
         world.cleaner.run_once()
         assert last_values(world.log).get(b"k1") is None
         check_everything(world.log)
+
+
+def test_a_replica_made_from_a_compacted_log_knows_what_epoch_a_marker_has_raised() -> None:
+    """A3, V13: whoever was fenced with it stays fenced."""
+    world = World(0, delete_retention_ms=DAY, min_cleanable_ratio=0.0)
+    data = batch(key=b"k1", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    world.log.append_as_leader(data, 0, NOW)
+    marker = EndTransaction(producer_id=7, producer_epoch=5, committed=False, coordinator_epoch=3)
+    world.log.append_own(encode_end_transaction(marker, timestamp=NOW), 0)
+    for _ in range(4):
+        fill(world.log, 10)
+        world.log.roll()
+        world.commit()
+        assert world.cleaner.run_once() is not None
+        world.sim.clock.advance(2 * DAY)
+        world.log_dir.remove_doomed()
+    known = summary(world.log.producers)
+    for name in world.names(".snapshot"):
+        world.sim.disk.remove(f"{world.log.folder}/{name}")
+    log = world.sim.kill()
+    assert summary(log.producers) == known
+    with pytest.raises(KafkaError, match="epoch 0 of producer 7 is older than 5"):
+        log.producers.check_epoch(7, 0)
 
 
 def test_compact_and_delete_does_both() -> None:

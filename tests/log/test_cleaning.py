@@ -201,6 +201,22 @@ def test_an_emptied_batch_goes_unless_a_producer_needs_its_last_offset(folder: F
     assert [batch.header.base_offset for batch in folder.batches()] == [4]
 
 
+def test_a_marker_stays_where_nothing_else_has_the_epoch_of_its_producer(folder: Folder) -> None:
+    """It fences those of lower epochs: a log from which it had gone would take what they send."""
+    for producer_id in (7, 8):
+        folder.append([(b"a", b"1")], producer_id=producer_id, producer_epoch=0, transactional=True)
+        folder.end_transaction(producer_id, committed=producer_id == 7, epoch=5)
+    folder.append([(b"a", b"2")])
+    folder.roll()
+    for _ in range(3):
+        folder.clean(first_dirty=4, raised_epochs=[[7, 5], [8, 4]])
+        folder.now_ms += RETENTION_MS
+    assert [batch.header.base_offset for batch in folder.batches()] == [1, 4]
+    assert len(folder.batches()[0].records) == 1
+    folder.clean(first_dirty=4)
+    assert [batch.header.base_offset for batch in folder.batches()] == [4]
+
+
 def test_the_last_batch_of_a_group_stays_if_empty(folder: Folder) -> None:
     folder.append([(b"a", b"1")])
     folder.append([(b"b", b"1"), (b"c", b"1")])

@@ -101,6 +101,7 @@ def clean_up_to_the_end(folder: Folder, map_bytes: int, segment_bytes: int) -> N
     first_dirty = 0
     while True:
         active = folder.producers.last_offsets()
+        raised = folder.producers.raised_epochs()
         argument = folder.argument(first_dirty)
         batches = {base: folder_batches(folder, base) for base in folder.bases}
         aborted = list(folder.aborted)
@@ -110,6 +111,7 @@ def clean_up_to_the_end(folder: Folder, map_bytes: int, segment_bytes: int) -> N
             map_bytes=map_bytes,
             max_segment_bytes=segment_bytes,
             active_producers=active,
+            raised_epochs=raised,
         )
         everything = [batch for base in sorted(batches) for batch in batches[base]]
         # A full map knows more than it cleans: what lies behind the end is kept anyway.
@@ -117,7 +119,10 @@ def clean_up_to_the_end(folder: Folder, map_bytes: int, segment_bytes: int) -> N
         if result["end"] < argument["upper"]:
             check_partial(everything, folder, result["end"], last)
         else:
-            oracle = Oracle(last, result["end"], folder.now_ms, set(active), aborted, with_data)
+            oracle = Oracle(
+                *(last, result["end"], folder.now_ms, set(active), aborted, with_data),
+                raised=set(raised),
+            )
             for group in result["groups"]:
                 old = [batch for base in group["replaces"] for batch in batches[base]]
                 new = [batch.said for batch in folder_batches(folder, group["base"])]

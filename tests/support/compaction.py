@@ -143,6 +143,7 @@ class Folder:
             "delete_retention_ms": RETENTION_MS,
             "now_ms": self.now_ms,
             "active_producers": [],
+            "raised_epochs": [],
             "max_batch_bytes": 1 << 20,
         } | changes
 
@@ -271,6 +272,7 @@ class Oracle:
     active: set[int]
     aborted: list[AbortedTransaction]
     with_data: set[int] = field(default_factory=set)
+    raised: set[tuple[int, int]] = field(default_factory=set)
 
     def filter(self, batches: list[Batch]) -> list[tuple[Any, ...]]:
         """What is left of the batches of one group, as `Batch.said` says it."""
@@ -311,6 +313,7 @@ class Oracle:
         had_data = batch.header.producer_id in self.with_data
         self.with_data.discard(batch.header.producer_id)
         assert control_type(batch.records[0].key) in (ControlType.ABORT, ControlType.COMMIT)
+        expired &= (batch.header.producer_id, batch.header.producer_epoch) not in self.raised
         return ([], False) if not had_data and expired else (batch.records, not had_data)
 
     def _data(self, batch: Batch, expired: bool) -> list[Record]:

@@ -235,6 +235,7 @@ class Cleaner:
             "delete_retention_ms": log.settings.delete_retention_ms,
             "now_ms": (self.now_ms or log_dir.clock.now_ms)(),
             "active_producers": log.producers.last_offsets(),
+            "raised_epochs": log.producers.raised_epochs(),
             # Whatever max.message.bytes is by now: it is in the log.
             "max_batch_bytes": DECOMPRESSED_BYTES_MAX,
         }

@@ -51,6 +51,7 @@ class CleanRequest:
     delete_retention_ms: int
     now_ms: int
     active_producers: frozenset[int]
+    raised_epochs: frozenset[tuple[int, int]]
     max_batch_bytes: int
 
     @classmethod
@@ -59,7 +60,7 @@ class CleanRequest:
         plain = {
             name: argument[name]
             for name in cls.__slots__
-            if name not in ("segments", "secret", "active_producers")
+            if name not in ("segments", "secret", "active_producers", "raised_epochs")
         }
         secret = bytes.fromhex(argument["seed"])
         if len(secret) != 16:
@@ -69,6 +70,7 @@ class CleanRequest:
             segments=_segments(disk, argument),
             secret=secret,
             active_producers=frozenset(argument["active_producers"]),
+            raised_epochs=frozenset((id_, epoch) for id_, epoch in argument["raised_epochs"]),
         )
 
 
@@ -175,6 +177,7 @@ def _filter_pass(disk: Disk, request: CleanRequest, mapping: MapPass) -> FilterP
         now_ms=request.now_ms,
         delete_retention_ms=request.delete_retention_ms,
         active_producers=request.active_producers,
+        raised_epochs=request.raised_epochs,
         max_batch_bytes=request.max_batch_bytes,
     )
     return FilterPass(retention, mapping.table, mapping.window, _transactions(disk, request))

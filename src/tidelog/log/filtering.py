@@ -3,8 +3,9 @@
 Plain batches are the kernels' work. Those that are compressed, transactional or markers are
 dealt with here one by one, by the same rules: a record stays if no later one has its key, a
 tombstone until its batch's delete horizon has passed, a marker until its transaction has no
-data left and then until its own horizon has. A batch that is left empty goes, unless it
-holds the last offset of an active producer or of the whole segment.
+data left and then until its own horizon has, or for as long as nothing else has the epoch of an
+active producer. A batch that is left empty goes, unless it holds the last offset of an active
+producer or of the whole segment.
 """
 
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Retention:
     now_ms: int
     delete_retention_ms: int
     active_producers: frozenset[int]
+    raised_epochs: frozenset[tuple[int, int]]
     max_batch_bytes: int
 
     @property
@@ -68,6 +70,11 @@ class Retention:
     def has_expired(self, batch: BatchHeader) -> bool:
         horizon_ms = batch.delete_horizon_ms
         return horizon_ms is not None and horizon_ms <= self.now_ms
+
+    def is_obsolete(self, marker: BatchHeader) -> bool:
+        """Of one whose transaction has no data left."""
+        epoch = (marker.producer_id, marker.producer_epoch)
+        return self.has_expired(marker) and epoch not in self.raised_epochs
 
     def rules(self) -> Rules:
         return new_rules(self.end, self.now_ms, self.new_horizon_ms, self.active_producers)
@@ -149,7 +156,7 @@ class FilterPass:
         may_go = kind is None or (ends_transaction and not has_data)
         if not may_go or header.base_offset >= retention.end:
             self._keep(header, batch)
-        elif kind is None or retention.has_expired(header):
+        elif kind is None or retention.is_obsolete(header):
             self._leave_empty(header)
             return
         elif header.delete_horizon_ms is None:

@@ -252,6 +252,10 @@ class Producers:
         """The last data offset of each producer: compaction keeps those batches, if empty."""
         return [p.last_offset for p in self.by_id.values() if p.last_offset >= 0]
 
+    def raised_epochs(self) -> list[tuple[int, int]]:
+        """The epochs that a marker has raised and no data has come with: compaction keeps it."""
+        return [(id_, p.epoch) for id_, p in self.by_id.items() if p.last_offset < 0]
+
 
 def _stale_epoch(producer_id: int, epoch: int, current: int) -> KafkaError:
     return KafkaError(
