@@ -174,6 +174,7 @@ class _Check:
         if end == 0:
             epochs_are_known = segment.base_offset <= self.found.recovery_point
         if (end == start and start > 0) or not (epochs_are_known or self.found.was_closed):
+            segment.size = size
             return self._check_from(self.found.recovery_point)
         self.opened.checked_bytes = end - start
         if end < size:
