@@ -15,8 +15,8 @@ from tidelog.log.retention import advance_log_start
 from tidelog.log.truncation import restart_at, truncate_suffix
 
 SETTINGS = LogSettings(segment_bytes=400, index_interval_bytes=100)
-LENGTH = 8
-"""Where in a batch its length begins."""
+LENGTH, RECORDS = 8, 61
+"""Where in a batch they begin."""
 
 
 def flushed(seed: int = 0) -> Simulated:
@@ -57,7 +57,8 @@ def test_a_checkpoint_under_way_does_not_bring_a_start_back_that_a_cut_has_lower
 
 @pytest.mark.parametrize("stop", ["clean", "kill"])
 def test_a_start_that_finds_less_lowers_what_checkpoints_say(stop: str) -> None:
-    """A length that has rotted below the recovery point: what comes behind it cannot be found."""
+    """A length and a record of its batch have rotted below the recovery point: what comes behind
+    them cannot be found."""
     world = flushed()
     world.log_dir.cleaner_offsets[PARTITION] = 24
     world.log_dir.checkpoint()
@@ -66,7 +67,8 @@ def test_a_start_that_finds_less_lowers_what_checkpoints_say(stop: str) -> None:
         world.log_dir.close()
     else:
         world.disk.process_dies()
-    world.disk.flip_bit(path, LENGTH, 6)
+    for position in (LENGTH, RECORDS):
+        world.disk.flip_bit(path, position, 6)
     world.open()
     end = world.log.log_end_offset
     assert end < 24

@@ -32,6 +32,7 @@ from tidelog.log.files import (
     read_whole,
     remove_if_there,
 )
+from tidelog.log.lengths import restore_lengths
 from tidelog.log.log_files import Home
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replay import forget_producers, reload_producers
@@ -170,6 +171,9 @@ class _Check:
         for position, header, _ in good_batches(segment.open_file(), start, size, place):
             end = position + header.size
             next_offset, epoch = header.next_offset, Epoch(header.partition_leader_epoch)
+        if end < size and self._restores_lengths(segment, start, size, next_offset):
+            segment.size = size
+            return self._check_tail()
         epochs_are_known = epoch == log.epochs.latest
         if end == 0:
             epochs_are_known = segment.base_offset <= self.found.recovery_point
@@ -181,6 +185,18 @@ class _Check:
             self._cut(segment, end)
         log.log_end_offset = next_offset
         return next_offset
+
+    def _restores_lengths(self, segment: Segment, position: int, size: int, found_end: int) -> bool:
+        """Whether a look at checksums lets one go on where what was durable seems to end."""
+        base, durable_end = segment.base_offset, self.found.recovery_point
+        if found_end > durable_end:
+            return False
+        place = Place(segment_base=base, expected_offset=base, trusted_upto=durable_end)
+        count = restore_lengths(segment.open_file(), position, size, place)
+        if count:
+            name = segment.path(LOG)
+            _log.warning("rotten lengths of batches restored log=%s batches=%d", name, count)
+        return count > 0
 
     def _check_from(self, offset: int) -> int:
         """Checks every segment that reaches `offset`; returns the first one's base. One that
@@ -227,6 +243,16 @@ class _Check:
 
     def _scan(self, segment: Segment) -> int:
         """Checks a segment in plain Python; returns how much of it is good."""
+        log, size = self.log, segment.size
+        before = log.log_end_offset
+        end = self._scan_once(segment)
+        if end < size and self._restores_lengths(segment, 0, size, log.log_end_offset):
+            log.log_end_offset = before
+            log.epochs.truncate_suffix(segment.base_offset)
+            end = self._scan_once(segment)
+        return end
+
+    def _scan_once(self, segment: Segment) -> int:
         place = self._place(segment)
         size = segment.size
         stored = self._seen(good_batches(segment.open_file(), 0, size, place))
