@@ -50,8 +50,8 @@ class Provision:
         broker_id: int,
     ) -> Sliced:
         """Makes the logs that are not there. One of another topic of the same name goes first, and
-        so does one that may be, where another broker leads and has everything. One that is kept
-        although nobody knows whose it was is this topic's from now on."""
+        so does one that may be, where nobody needs it. One that is kept although nobody knows whose
+        it was is this topic's from now on."""
         strangers: list[TopicPartition] = []
         nameless: dict[LogDir, dict[TopicPartition, bytes]] = {}
         news: list[NewReplica] = []
@@ -62,7 +62,7 @@ class Provision:
             if self._partitions.held(topic.topic_id, state.index) is not None:
                 continue
             homes = [log_dir for log_dir in self._logs.online if name in log_dir.logs]
-            must_be_known = state.leader not in (NO_LEADER, broker_id)
+            must_be_known = not _may_be_needed(state, broker_id)
             if homes and not all(
                 _is_stranger(home, name, topic.topic_id, must_be_known) for home in homes
             ):
@@ -133,6 +133,12 @@ class Provision:
 
 def states_in(request: LeaderAndIsrRequest) -> Iterator[tuple[TopicState, PartitionState]]:
     return ((topic, state) for topic in request.topics for state in topic.partitions)
+
+
+def _may_be_needed(state: PartitionState, broker_id: int) -> bool:
+    """Whether what a replica has may be all there is: nobody else leads, who has everything, and
+    this one is among those that had all that is committed."""
+    return state.leader in (NO_LEADER, broker_id) and broker_id in (*state.isr, *state.elr)
 
 
 def _is_stranger(

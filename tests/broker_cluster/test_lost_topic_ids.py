@@ -8,10 +8,10 @@ from support.sim_cluster import SimCluster
 ID_FILE = "/data/events-0/partition.metadata"
 
 
-def without_its_id() -> tuple[SimCluster, int, list[int]]:
+def without_its_id(**settings: int) -> tuple[SimCluster, int, list[int]]:
     """A follower has lost power shortly after the topic was made. Nothing of it was flushed by
     then: the system has written the records, and not yet the id. Also, who the replicas are."""
-    cluster = SimCluster()
+    cluster = SimCluster(**settings)
     controller = cluster.controller
     hurt, other = (broker_id for broker_id in (1, 2, 3) if broker_id != controller)
     cluster.create("events", replicas=[[controller, other, hurt]])
@@ -33,6 +33,31 @@ def test_records_of_a_deleted_topic_are_not_taken_for_those_of_another_of_its_na
     for value in values:
         write(cluster, "events", value)
     cluster.start(hurt)
+    cluster.wait_caught_up("events")
+    assert log_values(cluster, hurt, "events") == values
+    assert_alike(cluster, "events")
+
+
+def test_records_of_a_deleted_topic_are_not_kept_where_no_member_has_them() -> None:
+    """V1, V2: nobody leads the other topic of their name when they are found, and this replica
+    was never one of those that had all of that."""
+    cluster, hurt, replicas = without_its_id(replica_lag_time_max_ms=2_000)
+    assert delete_topic(cluster, "events") == "none"
+    assert cluster.ask_create("events", replicas=[replicas]).error_code.name == "none"
+    values = ["x", "y", "z"]
+    for value in values:
+        write(cluster, "events", value, acks=1)
+    cluster.wait_isr("events", *replicas[:2])
+    leader = cluster.held(cluster.leader("events"), "events")
+    cluster.wait(lambda: leader.high_watermark == len(values), "they are committed")
+    assert cluster.state("events")["leader_epoch"] == 0, (
+        "it was missed before its session had ended"
+    )
+    for broker_id in replicas[:2]:
+        cluster.kill(broker_id)
+    cluster.start(hurt)
+    for broker_id in replicas[:2]:
+        cluster.start(broker_id)
     cluster.wait_caught_up("events")
     assert log_values(cluster, hurt, "events") == values
     assert_alike(cluster, "events")
