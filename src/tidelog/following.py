@@ -20,7 +20,7 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.pending_follow import PendingFollow, begin_follow, end_follow
 from tidelog.partition import Partition
 from tidelog.records.batch import HEADER_SIZE, read_header
-from tidelog.replication.replica import APPEND, BACK_OFF, RESTART, TRUNCATE
+from tidelog.replication.verdicts import APPEND, BACK_OFF, RESTART, TRUNCATE
 from tidelog.slow_appends import SlowAppends
 
 _log = logging.getLogger("tidelog.following")

@@ -8,7 +8,8 @@ from support.machines import Machines, number
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.replication.isr import Committed, Isr, PendingExpand, PendingShrink
 from tidelog.replication.remote import NEVER, NO_OFFSET, Remote
-from tidelog.replication.replica import NOBODY, Replica, Role, Verdict
+from tidelog.replication.replica import NOBODY, Replica, Role
+from tidelog.replication.verdicts import Verdict
 from tidelog.trials.model_log import ModelLog
 
 

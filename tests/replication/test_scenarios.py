@@ -28,7 +28,8 @@ from support.replication_mutants import (
 )
 from tidelog.base.errors import ErrorCode
 from tidelog.replication.isr import Committed, PendingExpand, PendingShrink
-from tidelog.replication.replica import Replica, Role, Verdict
+from tidelog.replication.replica import Replica, Role
+from tidelog.replication.verdicts import Verdict
 
 Mutants = tuple[Any, ...]
 

@@ -7,7 +7,8 @@ around the machines, and only what a test says.
 from collections.abc import Sequence
 
 from tidelog.replication.isr import Committed, PendingExpand, PendingShrink
-from tidelog.replication.replica import NOBODY, Replica, Role, Verdict
+from tidelog.replication.replica import NOBODY, Replica, Role
+from tidelog.replication.verdicts import Verdict
 from tidelog.trials.exchange import Answer, Ask, Copy, serve, take
 from tidelog.trials.model_log import ModelLog
 

@@ -11,7 +11,8 @@ import pytest
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.replication.isr import PendingExpand, PendingShrink
 from tidelog.replication.remote import Remote
-from tidelog.replication.replica import NO_EPOCH, Divergence, Replica, Verdict
+from tidelog.replication.replica import NO_EPOCH, Divergence, Replica
+from tidelog.replication.verdicts import Verdict
 
 
 def cut_to_watermark(patch: pytest.MonkeyPatch) -> None:

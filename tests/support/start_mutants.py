@@ -10,7 +10,8 @@ import pytest
 from tidelog.base.errors import ErrorCode
 from tidelog.cluster import elections
 from tidelog.log import retention
-from tidelog.replication.replica import Replica, Verdict
+from tidelog.replication.replica import Replica
+from tidelog.replication.verdicts import Verdict
 
 
 def delete_beyond_the_watermark(patch: pytest.MonkeyPatch) -> None:

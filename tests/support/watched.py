@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from support.machines import Machines, name_of, number, numbers
 from tidelog.cluster.znodes import State
-from tidelog.replication.replica import Role, Verdict
+from tidelog.replication.replica import Role
+from tidelog.replication.verdicts import Verdict
 from tidelog.trials.exchange import Answer, Ask
 from tidelog.trials.model_log import ModelLog
 from tidelog.trials.oracle import Oracle

@@ -19,6 +19,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.replication.isr import Committed, Isr, PendingExpand, PendingShrink
 from tidelog.replication.remote import NEVER, Remote
+from tidelog.replication.verdicts import APPEND, BACK_OFF, DROP, RESTART, TRUNCATE, Verdict
 
 NOBODY: Final = -1
 NO_EPOCH: Final = -1
@@ -47,28 +48,10 @@ class Role(IntEnum):
     leader = 2
 
 
-class Verdict(IntEnum):
-    """What a follower is to do with the answer to a fetch."""
-
-    drop = 0
-    append = 1
-    """Append the records, then call `followed`."""
-    truncate = 2
-    """Cut the log at `cut_offset`, then call `was_cut`."""
-    restart = 3
-    """Begin the log anew at `cut_offset`, then call `was_cut`."""
-    back_off = 4
-
-
 # Looking a member up in its class takes longer than the rest of an append's bookkeeping.
 NO_ROLE: Final = Role.nobody
 FOLLOWER: Final = Role.follower
 LEADER: Final = Role.leader
-DROP: Final = Verdict.drop
-APPEND: Final = Verdict.append
-TRUNCATE: Final = Verdict.truncate
-RESTART: Final = Verdict.restart
-BACK_OFF: Final = Verdict.back_off
 
 
 class Replica:

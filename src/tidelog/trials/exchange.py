@@ -10,7 +10,8 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import NO_TOPIC_ID
 from tidelog.log import retention
 from tidelog.log.partition_log import PartitionLog
-from tidelog.replication.replica import Divergence, Replica, Verdict
+from tidelog.replication.replica import Divergence, Replica
+from tidelog.replication.verdicts import Verdict
 from tidelog.trials.model_log import ModelLog, Record
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ connection that broke never arrive, and what comes from an earlier leader epoch 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.replication.replica import Role, Verdict
+from tidelog.replication.replica import Role
+from tidelog.replication.verdicts import Verdict
 from tidelog.trials.exchange import Answer, Ask, take
 from tidelog.trials.network import Channel
 
