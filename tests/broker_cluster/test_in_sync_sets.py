@@ -18,6 +18,7 @@ from support.sim_cluster import LAG_MS_MAX, SimCluster
 from support.sim_machines import SESSION_TIMEOUT_MS
 from tidelog.base.control import LeaderAndIsrRequest
 from tidelog.base.coordination import SetData
+from tidelog.log.steps import Steps
 from tidelog.replication.isr import PendingShrink
 
 
@@ -52,6 +53,28 @@ def test_a_follower_that_has_everything_stays_while_nothing_is_written(
     cluster.wait_caught_up("events")
     cluster.run_for(5 * LAG_MS_MAX)
     assert cluster.isr("events") == [1, 2, 3]
+
+
+def test_followers_stay_although_their_leader_takes_long_to_make_a_record_durable() -> None:
+    """I1, A2: they have all that they have been told of, however long nothing was written."""
+    cluster = SimCluster()
+    cluster.create("events", replicas=[[1, 2, 3]], flush_messages=1)
+    write(cluster, "events", "a")
+    cluster.wait_caught_up("events")
+    cluster.run_for(3 * LAG_MS_MAX)
+    free_ms = now_ms(cluster) + LAG_MS_MAX
+
+    def busy() -> Steps:
+        while now_ms(cluster) < free_ms:
+            yield lambda: None
+
+    leader, partition = cluster.broker(1), cluster.held(1, "events")
+    leader._disk_work.run("something long", leader.logs.dirs[0], busy())
+    cluster.client(1).send_produce("events", one_batch("b"))
+    cluster.run_for(LAG_MS_MAX - 100)
+    assert (partition.log.log_end_offset, partition.log.recovery_point) == (2, 1)
+    cluster.wait(lambda: partition.high_watermark == 2, "it is committed", 1_000)
+    assert leader.in_sync.shrinks == 0
 
 
 def test_a_slow_follower_falls_out_although_it_fetches_without_pause() -> None:

@@ -8,7 +8,7 @@ from support.machines import Machines, number
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.replication.isr import Committed, Isr, PendingExpand, PendingShrink
 from tidelog.replication.remote import NEVER, NO_OFFSET, Remote
-from tidelog.replication.replica import NOBODY, Replica, Role
+from tidelog.replication.replica import NOBODY, NOWHERE, Replica, Role
 from tidelog.replication.verdicts import Verdict
 from tidelog.trials.model_log import ModelLog
 
@@ -336,6 +336,41 @@ def test_follower_that_waits_at_the_log_end_was_caught_up_until_then() -> None:
     replica.was_caught_up(number("B"), 300)
     replica.was_caught_up(7, 900)
     assert replica.remotes[2].last_caught_up_ms == 500
+
+
+def test_followers_that_have_what_is_durable_are_in_sync_while_the_leader_flushes() -> None:
+    """I1: they are not told of the rest yet. One that is not in the set may come back."""
+    machines = Machines()
+    machines.lead("A", isr="AB")
+    replica = machines.replica("A")
+    machines.fetch("B")
+    machines.now_ms += 60_000
+    replica.flushing_from = replica.log.log_end_offset
+    machines.write("A", 1)
+    machines.expire("A")
+    assert isr_of(machines) == Committed((1, 2))
+    replica.fetched(number("C"), machines.live[number("C")], (0, -1, 0), machines.now_ms)
+    assert isr_of(machines) == PendingExpand((1, 2), 3, machines.live[3])
+    machines.write_isr("A")
+    replica.isr = Committed((1, 2))
+    replica.reconsider(machines.now_ms)
+    assert isr_of(machines) == PendingExpand((1, 2), 3, machines.live[3])
+
+
+def test_follower_that_asks_while_the_leader_flushes_was_caught_up_then() -> None:
+    """I1: it has had everything for as long, and has a while to fetch what comes after that."""
+    machines = Machines("AB")
+    machines.lead("A", isr="AB")
+    replica = machines.replica("A")
+    machines.fetch("B")
+    machines.now_ms += 60_000
+    replica.flushing_from = replica.log.log_end_offset
+    machines.write("A", 1)
+    machines.serve("A", machines.ask("B"))
+    replica.flushing_from = NOWHERE
+    machines.now_ms += 100
+    machines.expire("A")
+    assert isr_of(machines) == Committed((1, 2))
 
 
 @pytest.mark.parametrize(

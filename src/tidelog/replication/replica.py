@@ -220,7 +220,7 @@ class Replica:
             diverging = (NO_EPOCH, start) if offset > start else None
         if diverging is not None:
             return diverging
-        remote.fetched(offset, log_start_offset, self.log.log_end_offset, now_ms)
+        remote.fetched(offset, log_start_offset, self._told_end(), now_ms)
         if follower not in self.isr.maximal:
             self._consider(follower, remote)
         self.advance()
@@ -276,7 +276,7 @@ class Replica:
         set again, where a smaller one is enough now and nobody need be remembered any more."""
         if self.role is not LEADER or not isinstance(self.isr, Committed):
             return
-        end = self.log.log_end_offset
+        end = self._told_end()
         slow = tuple(
             member
             for member in self.isr.isr
@@ -291,10 +291,14 @@ class Replica:
         written, or its incarnation was not known here yet; and it may not ask again for long."""
         if self.role is not LEADER:
             return
-        end = self.log.log_end_offset
+        end = self._told_end()
         for other, remote in self.remotes.items():
             if other not in self.isr.maximal and remote.is_in_sync(end, now_ms, self.lag_ms_max):
                 self._consider(other, remote)
+
+    def _told_end(self) -> int:
+        """Where followers are caught up: nobody has been told of what is still being flushed."""
+        return min(self.log.log_end_offset, self.flushing_from)
 
     def isr_written(self, isr: Sequence[int], partition_epoch: int) -> None:
         """What was proposed stands in the coordinator, or something else of this epoch does.
