@@ -1,16 +1,24 @@
 """A broker enters the cluster: base nodes, ids, registration, controller, what it finds: T4, D9."""
 
+from typing import Any
+
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
+from support.control_peers import Exchange
 from support.coordinated import RealZooKeeper
 from support.members import Cluster
+from support.ports import free_ports
+from support.recording_host import Disk, RecordingHost
 from support.zookeepers import new_connect
 from tidelog.base.errors import BadValue
+from tidelog.base.settings import Settings
 from tidelog.cluster.image import BrokerInfo, TopicInfo
+from tidelog.cluster.metadata import Metadata
 from tidelog.cluster.registration import Failure, Preparation, Prepared
 from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.surroundings import Surroundings
 from tidelog.cluster.znodes import (
     Assignment,
     State,
@@ -19,8 +27,10 @@ from tidelog.cluster.znodes import (
     encode_topic,
     id_bytes,
 )
+from tidelog.world.real.clock import RealClock
 from tidelog.world.real.entropy import RealEntropy
 from tidelog.world.sim.coordination import CoordinationFaults
+from tidelog.world.sim.loop import SimLoop
 
 KAFKA_PATHS = [
     "/admin",
@@ -403,6 +413,45 @@ def test_a_start_that_loses_its_session_goes_on_in_the_next(after_ms: int) -> No
     assert answers == [None]
     assert cluster.loop.run_until(lambda: member.metadata.image.brokers.keys() == {0})
     assert cluster.paths()[1:] == KAFKA_PATHS
+
+
+def test_a_start_asks_nothing_between_two_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is refused then, at once."""
+    member = Cluster().member()
+    asked: list[str] = []
+    exists = member.coordination.exists
+
+    def ask(path: str, *rest: Any) -> None:
+        asked.append(path)
+        exists(path, *rest)
+
+    monkeypatch.setattr(member.coordination, "exists", ask)
+    answers: list[Exception | None] = []
+    member.begin(answers.append)
+    member.coordination.expire()
+    member.loop.run_until(lambda: bool(answers))
+    assert asked.count(asked[0]) == 3, "once in the first, and before and after making it"
+
+
+def test_a_start_that_is_broken_off_lets_its_session_end() -> None:
+    """Before anybody has answered."""
+    place = RealZooKeeper(f"127.0.0.1:{free_ports(1)[0]}")
+    around = Surroundings(
+        coordination=place.coordination,
+        clock=RealClock(),
+        entropy=RealEntropy(),
+        loop=place.loop,
+        peers=Exchange(SimLoop()).peers(lambda: 1, lambda: True),
+        host=RecordingHost(Disk()),
+    )
+    broker = BrokerInfo(broker_id=1, endpoints={"PLAINTEXT": ("host", 9092)})
+    metadata = Metadata(around, Settings.of({}), broker)
+    answers: list[Exception | None] = []
+    metadata.prepare(answers.append)
+    place.loop.turn(0.1)
+    metadata.close()
+    place.release()
+    assert answers == []
 
 
 def test_two_brokers_that_start_at_once_both_start() -> None:

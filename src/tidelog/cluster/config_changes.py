@@ -119,8 +119,7 @@ class ConfigChanges:
             self._clear_old()
             done(None)
 
-        ask = partial(self._coordination.children, paths.CONFIG_CHANGES)
-        insist(ask, listed, outlives_session=True)
+        insist(partial(self._coordination.children, paths.CONFIG_CHANGES), listed)
 
     def _plan(self, change: ConfigChange) -> NewConfig:
         standing = self._standing

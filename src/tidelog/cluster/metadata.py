@@ -40,11 +40,12 @@ from tidelog.cluster.requests import (
     OngoingReassignment,
     Reassignment,
 )
+from tidelog.cluster.sessions import Sessions
 from tidelog.cluster.shutdown import Shutdown
 from tidelog.cluster.standing import Results, Standing
 from tidelog.cluster.surroundings import Surroundings
 from tidelog.cluster.topic_changes import Growth
-from tidelog.cluster.writing import Queue, insist
+from tidelog.cluster.writing import Queue
 
 __all__ = ["Change", "ConfigChange", "Metadata", "NewPartitions", "NewTopic"]
 
@@ -62,6 +63,7 @@ class Metadata:
         self._topic_queue = Queue(around.loop)
         self._config_queue = Queue(around.loop)
         coordination = around.coordination
+        self._sessions = Sessions(coordination)
         self._following = ConfigFollowing(coordination, self._standing, self._configs_changed)
         self._configs = ConfigChanges(
             coordination, around.clock, self._standing, self._following, self._is_member
@@ -137,7 +139,7 @@ class Metadata:
             self._standing.static.whole("reserved.broker.max.id"),
         )
         prepare = partial(preparation.start, expected_cluster_id)
-        insist(prepare, partial(self._prepared, done), outlives_session=True)
+        self._sessions.insist(prepare, partial(self._prepared, done))
 
     def join(self, done: Finished) -> None:
         """Registers; `done` gets None when a controller has told this broker everything."""
@@ -329,8 +331,7 @@ class Metadata:
         self._producer_ids = ProducerIds(
             self._around.coordination, self._around.loop, result.broker_id
         )
-        read = partial(self._read_settings, done)
-        insist(self._following.start, read, outlives_session=True)
+        self._sessions.insist(self._following.start, partial(self._read_settings, done))
 
     def _read_settings(self, done: Finished, found: Found | CoordinationError) -> None:
         if isinstance(found, CoordinationError):
@@ -343,7 +344,7 @@ class Metadata:
         for topic in found.topics.values():
             image.put_topic(topic)
         standing.refresh_settings()
-        self._configs.find_announced(done)
+        self._sessions.insist(self._configs.find_announced, done)
 
     def _registered(self, registered: Registered) -> None:
         self.broker = registered.broker

@@ -80,18 +80,12 @@ def gather(asks: Sequence[Ask[Result]], then: Callable[[list[Result]], None]) ->
         ask(partial(answered, number))
 
 
-def insist(
-    ask: Ask[Result], done: Callable[[Result], None], *, outlives_session: bool = False
-) -> None:
-    """Asks again for as long as the connection is lost over it, or the session, where that does
-    not matter. For what may be done twice; a question waits while there is no connection, so this
-    is no busy loop."""
+def insist(ask: Ask[Result], done: Callable[[Result], None]) -> None:
+    """Asks again for as long as the connection is lost over it. For what may be done twice; a
+    question waits while there is no connection, so this is no busy loop."""
 
     def answered(result: Result) -> None:
-        trouble = result.trouble if isinstance(result, CoordinationError) else None
-        if trouble is Trouble.connection_loss or (
-            outlives_session and trouble is Trouble.session_expired
-        ):
+        if isinstance(result, CoordinationError) and result.trouble is Trouble.connection_loss:
             ask(answered)
         else:
             done(result)
