@@ -7,7 +7,7 @@ import pytest
 
 from support.agreement import assert_agreed, topics_in_tree
 from support.members import Cluster, Member
-from tidelog.base.coordination import Operation, SetData
+from tidelog.base.coordination import CoordinationError, Operation, SetData, Trouble
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicIdPartition
 from tidelog.cluster import paths
@@ -217,6 +217,57 @@ def test_many_partitions_of_one_topic_are_reassigned_together() -> None:
     assert results[0] == [None] * 250
     assert_agreed(cluster, members)
     assert all(p.adding_replicas == (1,) for p in topics_in_tree(cluster)["t"].partitions)
+
+
+def refuse_nodes_above(cluster: Cluster, bytes_max: int) -> list[str]:
+    """As the adapter does for ZooKeeper; the paths that were refused."""
+    refused: list[str] = []
+
+    def attempt(operations: Sequence[Operation]) -> None:
+        for each in operations:
+            if isinstance(each, SetData) and len(each.data) > bytes_max:
+                refused.append(each.path)
+                raise CoordinationError(Trouble.bad_arguments, each.path)
+
+    cluster.ensemble.on_attempt = attempt
+    return refused
+
+
+def test_moves_that_do_not_fit_into_the_node_of_their_topic_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T3: there are too many at a time, and they hold up nothing else."""
+    cluster = Cluster()
+    members = [cluster.started(number) for number in range(4)]
+    count = 200
+    members[0].create(NewTopic(name="t", assignment={n: [0, 1] for n in range(count)}))
+    bytes_max = 2 * len(cluster.data("/brokers/topics/t"))
+    monkeypatch.setattr("tidelog.cluster.node_room.NODE_BYTES_MAX", bytes_max)
+    refused = refuse_nodes_above(cluster, bytes_max)
+    wanted = [Reassignment(topic="t", partition=n, replicas=(2, 3)) for n in range(count)]
+    results: list[list[KafkaError | None]] = []
+    members[0].metadata.alter_reassignments(wanted, results.append)
+    assert cluster.loop.run_until(lambda: bool(results))
+    errors = [error for error in results[0] if error is not None]
+    assert {error.code for error in errors} == {ErrorCode.invalid_replica_assignment}
+    moving = topics_in_tree(cluster)["t"].partitions
+    assert [bool(one.adding_replicas) for one in moving] == [e is None for e in results[0]]
+    assert count / 4 < len(errors) < count
+    assert refused == []
+    assert isinstance(members[0].create(NewTopic(name="u"))[0], TopicInfo)
+
+
+def test_a_write_that_cannot_be_asked_for_is_tried_again_after_a_while() -> None:
+    cluster, members = cluster_of(4, [0, 1])
+    refused = refuse_nodes_above(cluster, 10)
+    wanted = [Reassignment(topic="t", partition=0, replicas=(2, 3))]
+    results: list[list[KafkaError | None]] = []
+    members[0].metadata.alter_reassignments(wanted, results.append)
+    cluster.loop.run_for(10_000)
+    assert refused == ["/brokers/topics/t"] * 10
+    refuse_nodes_above(cluster, 1_000)
+    assert cluster.loop.run_until(lambda: bool(results))
+    assert results == [[None]]
 
 
 def test_the_preferred_replica_leads_again_on_request() -> None:

@@ -19,6 +19,7 @@ from tidelog.base.ports import Clock, Loop
 from tidelog.cluster.dispatch import Dispatch
 from tidelog.cluster.elections import Known, Situation, wanted_state
 from tidelog.cluster.image import NO_LEADER, NO_STATE, PartitionInfo
+from tidelog.cluster.node_room import NodeRoom
 from tidelog.cluster.realm import PartitionName, Realm
 from tidelog.cluster.reassignment import is_reassigned, next_step
 from tidelog.cluster.recovering import Recovering
@@ -28,8 +29,9 @@ from tidelog.cluster.state_writing import Outcome, Planned, StateWriter
 _log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1000
-MOVES_MAX: Final = 90
-"""How many partitions of one topic change their replicas in one write."""
+MOVES_MAX: Final = 50
+"""How many partitions of one topic change their replicas in one write: their states have room in
+it beside the largest node of a topic."""
 
 Plan = Callable[[PartitionInfo, Situation, Known], PartitionInfo | None]
 
@@ -63,6 +65,7 @@ class Reconciler:
         self._wishes: dict[PartitionName, deque[Wish]] = {}
         self._planning: dict[PartitionName, Wish] = {}
         """Those that are being written."""
+        self._room = NodeRoom({})
         self._offline: set[PartitionName] = set()
         """Those that nobody leads, which was said."""
         self._waiting: list[Callable[[], None]] = []
@@ -133,6 +136,7 @@ class Reconciler:
     def _planned(self, names: list[PartitionName]) -> list[Planned]:
         situation = self._realm.situation()
         self._planning.clear()
+        self._room = NodeRoom(self._realm.image.topics)
         planned: list[Planned] = []
         moving: dict[str, int] = {}
         for name in names:
@@ -196,6 +200,8 @@ class Reconciler:
             wish = self._wishes[name][0]
             try:
                 wanted = wish.plan(partition, situation, known)
+                if wanted is not None:
+                    self._room.take(name, partition, wanted)
             except KafkaError as error:
                 self._grant(name, error)
                 continue

@@ -74,7 +74,7 @@ class Outcome:
             self.done += changes
         elif is_end(error):
             self.end = error
-        elif error.trouble is Trouble.storage:
+        elif error.trouble in (Trouble.storage, Trouble.bad_arguments):
             self.failed += changes
         else:
             self.unsure += changes
