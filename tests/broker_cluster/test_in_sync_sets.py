@@ -20,6 +20,10 @@ from tidelog.base.control import LeaderAndIsrRequest
 from tidelog.base.coordination import SetData
 from tidelog.log.steps import Steps
 from tidelog.replication.isr import PendingShrink
+from tidelog.serving.fetch_sessions import FIRST_EPOCH
+
+FETCH_WAIT_MS_MAX = 500
+"""A follower has asked at most so long ago."""
 
 
 @pytest.fixture
@@ -75,6 +79,21 @@ def test_followers_stay_although_their_leader_takes_long_to_make_a_record_durabl
     assert (partition.log.log_end_offset, partition.log.recovery_point) == (2, 1)
     cluster.wait(lambda: partition.high_watermark == 2, "it is committed", 1_000)
     assert leader.in_sync.shrinks == 0
+
+
+def test_a_follower_whose_session_has_ended_was_caught_up_until_then(cluster: SimCluster) -> None:
+    """I1: it begins another, and before it has named all its partitions a record may come."""
+    write(cluster, "events", "a")
+    cluster.wait_caught_up("events")
+    cluster.run_for(3 * LAG_MS_MAX)
+    sessions = cluster.broker(1).sessions
+    (session,) = (one for one in sessions._by_id.values() if one.follower == 3)
+    cluster.cut(3, 1)
+    began_ms = now_ms(cluster)
+    sessions.open(session.id, FIRST_EPOCH, began_ms)
+    cluster.client(1).produce("events", one_batch("b"), acks=1)
+    cluster.wait_isr("events", 1, 2)
+    assert now_ms(cluster) - began_ms >= LAG_MS_MAX - FETCH_WAIT_MS_MAX
 
 
 def test_a_slow_follower_falls_out_although_it_fetches_without_pause() -> None:

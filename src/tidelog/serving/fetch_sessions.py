@@ -154,9 +154,14 @@ class FetchSession:
 
     @staticmethod
     def _let_go(position: Position) -> None:
-        if position.partition is not None:
-            position.partition.waiters.pop(position, None)
-            position.partition.end_waiters.pop(position, None)
+        partition = position.partition
+        if partition is None:
+            return
+        partition.waiters.pop(position, None)
+        if position in partition.end_waiters:
+            del partition.end_waiters[position]
+            # Whoever appends next finds nobody that had everything.
+            partition.replica.was_caught_up(position.follower, position.asked_ms)
 
 
 class FetchSessions:

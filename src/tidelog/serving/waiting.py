@@ -20,12 +20,20 @@ class WaitingFollower(Waiter, Protocol):
         """There is something it shall be told, but that need not be now."""
 
 
+class Leading(Protocol):
+    def was_caught_up(self, follower: int, asked_ms: int) -> None:
+        """A follower that has asked then had everything until now."""
+
+
 class Awaited(Protocol):
     """What can be waited for: readers for its high watermark, followers for its end. Who wants to
     be woken puts itself among the waiters."""
 
     waiters: dict[Waiter, None]
     end_waiters: dict[WaitingFollower, None]
+
+    @property
+    def replica(self) -> Leading: ...
 
 
 class Reader(Protocol):
