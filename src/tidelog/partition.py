@@ -270,9 +270,11 @@ class Partition:
     # -- the in-sync set
 
     def check_in_sync(self) -> None:
-        """Has a set written that the machine proposes."""
+        """Has a set written that the machine proposes. Who has died is waited for no more (S5)."""
         if not isinstance(self.replica.isr, Committed):
             self._keeper.proposed(self)
+        if self._low:
+            self._low.reached(self.replica.low_watermark())
 
     def isr_written(self, state: PartitionInfo) -> None:
         """The in-sync set is as `state` says; producers may wait for nothing any more (A2)."""

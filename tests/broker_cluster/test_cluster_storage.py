@@ -100,6 +100,28 @@ def test_deletion_does_not_wait_for_a_replica_that_is_down(cluster: SimCluster) 
     cluster.wait(lambda: cluster.held(3, "events").log.log_start_offset == 10, "it follows")
 
 
+@pytest.mark.parametrize("replicas", [[1, 3], [1, 2, 3]])
+@pytest.mark.parametrize("is_in_sync", [True, False])
+def test_a_waiting_deletion_is_over_when_who_it_waits_for_dies(
+    replicas: list[int], is_in_sync: bool
+) -> None:
+    """S5: nobody may be left who fetches."""
+    cluster = SimCluster()
+    cluster.create("events", replicas=[replicas], min_insync_replicas=1)
+    write(cluster, "events", *map(str, range(10)))
+    cluster.wait_caught_up("events")
+    cluster.cut(1, 3, one_way=True)
+    client = cluster.client(1)
+    if not is_in_sync:
+        client.produce("events", one_batch("late"), acks=1)
+        cluster.wait_isr("events", *replicas[:-1])
+    send_delete_records(client, "events", 4, 15_000)
+    cluster.run_for(200)
+    cluster.kill(3)
+    row = client.wait().topics[0].partitions[0]
+    assert (row.error_code.name, row.low_watermark) == ("none", 4)
+
+
 def test_a_waiting_deletion_ends_when_the_leader_changes(cluster: SimCluster) -> None:
     """S5: whoever waits is told, at the latest when its time is over."""
     write(cluster, "events", *map(str, range(10)))
