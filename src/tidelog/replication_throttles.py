@@ -2,7 +2,8 @@
 crowd out everything else: what is fetched here as follower, and what is sent from here as leader.
 
 Settings of a topic name replicas as `partition:broker`, or all of them as `*`; settings of the
-broker say how many bytes a second they may take together. A replica in sync is never held.
+broker say how many bytes a second they may take together. A replica in sync is never held: its
+leader knows that first.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,10 +45,13 @@ class LeaderThrottle:
         self._throttle.set_rate(self._settings().whole(LEADER_RATE))
         self._release()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether anybody may be held now."""
+        return self._throttle.is_over
+
     def holds(self, topic_id: bytes, index: int, follower: int, position: Held) -> bool:
         """Whether a follower gets nothing for now; then it is woken when it does."""
-        if not self._throttle.is_over:
-            return False
         self._follower = follower
         if not self._throttle.holds(topic_id, index):
             return False

@@ -192,6 +192,26 @@ def test_a_move_is_throttled_and_its_progress_is_shown() -> None:
     assert_alike(cluster, "events")
 
 
+def test_a_new_replica_is_held_no_more_once_its_leader_waits_for_it() -> None:
+    """T3: its leader is the first to know that it is in sync, and tells the others later."""
+    cluster, client = big_topic()
+    rate = {"leader_replication_throttled_rate": "100000"}
+    assert alter(cluster.client(1), BROKER, "1", **rate) == "none"
+    replicas = {"leader_replication_throttled_replicas": "*"}
+    assert alter(client, TOPIC, "events", **replicas) == "none"
+    cluster.run_for(500)
+    assert reassign(cluster, "events", [1, 2, 3]) == "none"
+    leader = cluster.held(1, "events").replica
+    cluster.wait(lambda: 3 in leader.isr.maximal, "it is waited for")
+    known = cluster.broker(1).metadata.image.topics["events"].partitions[0]
+    assert 3 not in known.isr
+    written_ms = cluster.clock.monotonic_ms()
+    for _ in range(5):
+        assert try_write(client, "events", "y" * 50_000) == "none"
+    assert cluster.clock.monotonic_ms() - written_ms < 1_000
+    assert known is cluster.broker(1).metadata.image.topics["events"].partitions[0]
+
+
 def test_a_throttle_that_is_taken_away_lets_a_move_finish_at_once() -> None:
     """T3."""
     cluster, client = big_topic()

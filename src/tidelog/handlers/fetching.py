@@ -289,13 +289,18 @@ class Fetching:
         if position.fetch_offset < log.log_start_offset:
             found = self._found(position, partition, None)
             return found.refuse(int(ErrorCode.offset_out_of_range))
-        throttle, place = self._node.leader_throttle, (partition.topic_id, partition.index)
-        if throttle.holds(*place, self._follower, position):
+        if self._node.leader_throttle.is_over and self._is_held(position, partition):
             return self._found(position, partition, None)
         records = partition.read_as_follower(position.fetch_offset, room, self._warmed)
         if records is not None and not is_first and records.size > room:
             return None
         return self._found(position, partition, records)
+
+    def _is_held(self, position: Position, partition: Partition) -> bool:
+        follower, place = self._follower, (partition.topic_id, partition.index)
+        if follower in partition.replica.isr.maximal:
+            return False
+        return self._node.leader_throttle.holds(*place, follower, position)
 
     def _found(self, position: Position, partition: Partition, records: Slice | None) -> Found:
         found = found_at(position, partition, records)
