@@ -94,8 +94,12 @@ class Realm:
         return topic.partitions[name[1]]
 
     def put_partitions(self, name: str, changed: dict[int, PartitionInfo], version: int) -> None:
-        """Replaces partitions of a topic; `version` is that of the topic's own node."""
+        """Replaces partitions of a topic; `version` is that of the topic's own node. What replicas
+        said, or did not, was said of the epoch they were asked under."""
         topic = self.image.topics[name]
+        for index, partition in changed.items():
+            if partition.leader_epoch != topic.partitions[index].leader_epoch:
+                self.reports.pop((name, index), None)
         partitions = tuple(
             changed.get(index, partition) for index, partition in enumerate(topic.partitions)
         )

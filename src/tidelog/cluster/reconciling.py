@@ -286,7 +286,6 @@ class Reconciler:
         for change in outcome.done:
             if change.after.leader != NO_LEADER:
                 self._offline.discard(change.name)
-                self._realm.reports.pop(change.name, None)
             self._look_again(change)
 
     def _look_again(self, change: Planned) -> None:
