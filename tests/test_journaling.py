@@ -1,5 +1,6 @@
 """Journals of coordinators: what is appended is replayed by whoever loads it, in its order (A5)."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ class Stage:
             loop=node.loop,
             work=DiskWork(node.loop),
             slices=Slices(node.loop, node.clock),
+            healing=node.broker.healing,
             image=lambda: node.broker.metadata.image,
             settings=lambda: node.settings,
         )
@@ -220,6 +222,67 @@ def test_a_journal_that_cannot_be_read_is_not_available() -> None:
     not_available = ErrorCode.coordinator_not_available
     with pytest.raises(KafkaError, check=lambda error: error.code is not_available):
         coordinator.at(0)
+
+
+FIRST_BYTE_OF_OFFSET, BYTE_OF_OFFSET, BYTE_OF_LENGTH, ATTRIBUTES, MARKER_TYPE = 0, 6, 9, 22, 69
+CONTROL_BIT = 5
+
+
+def is_refused(stage: Stage) -> bool:
+    """Whether what is in the journal is not taken for all there was."""
+    coordinator = stage.coordinator()
+    coordinator.led_changed(stage.partition)
+    assert stage.node.loop.run_until(lambda: not coordinator.is_loading)
+    assert "started" not in stage.made[-1].told
+    with pytest.raises(KafkaError) as refused:
+        coordinator.at(0)
+    return refused.value.code is ErrorCode.coordinator_not_available
+
+
+def flip(stage: Stage, number: int, where: int, bit: int = 0) -> None:
+    """A bit in one of the batches, each of which has one offset."""
+    log = stage.partition.log
+    position = log.read(number, 1, log.log_end_offset).position
+    stage.node.disk.flip_bit(log.segments.active.path(".log"), position + where, bit)
+
+
+@pytest.mark.parametrize("was_there", [True, False], ids=["at the start", "written since"])
+@pytest.mark.parametrize(
+    ("where", "bit"),
+    [
+        (FIRST_BYTE_OF_OFFSET, 7),
+        (BYTE_OF_OFFSET, 0),
+        (BYTE_OF_LENGTH, 0),
+        (ATTRIBUTES, CONTROL_BIT),
+        (MARKER_TYPE, 0),
+    ],
+    ids=["sign of the offset", "offset", "length", "control bit", "commit or abort"],
+)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_nothing_rotten_is_taken_for_what_was_written(
+    number: int, where: int, bit: int, *, was_there: bool
+) -> None:
+    """F12, A5: offset and length are not in the CRC; the others are, of a marker as well."""
+    stage = Stage()
+    marker = EndTransaction(producer_id=7, producer_epoch=2, committed=True, coordinator_epoch=0)
+    stage.journal.append([Entry(b"a key", b"1")], lambda _: None, producer=(7, 2))
+    stage.partition.append_own(encode_end_transaction(marker, timestamp=stage.node.clock.now_ms()))
+    stage.journal.append([Entry(b"a key", b"3")], lambda _: None)
+    if was_there:
+        stage.node.stop()
+        stage.node.start()
+    flip(stage, number, where, bit)
+    assert is_refused(stage)
+
+
+def test_a_disk_that_fails_while_a_journal_is_loaded_is_offline() -> None:
+    """S10: so others are to lead what lies there."""
+    stage = Stage()
+    stage.journal.append([Entry(b"a", b"1")], lambda _: None)
+    log = stage.partition.log
+    stage.node.disk.fail(errno.EIO, operations=["pread"], path=log.segments.active.path(".log"))
+    assert is_refused(stage)
+    assert log.home.failure is not None
 
 
 def test_nothing_is_appended_while_too_few_replicas_are_in_sync() -> None:

@@ -108,27 +108,20 @@ class Broker:
         self._broker_doors = Doors(
             self, lambda: self.settings, world.loop, world.clock, for_brokers=True
         )
-        self._disk_work = DiskWork(world.loop)
-        self.slow_appends = SlowAppends(
-            self._disk_work, world.clock, world.inspecting, world.pressure
-        )
+        self._disk_work = work = DiskWork(world.loop)
+        self.slow_appends = SlowAppends(work, world.clock, world.inspecting, world.pressure)
         self.leader_throttle = LeaderThrottle(
             lambda: self.metadata.image, lambda: self.settings, world.loop, world.clock
         )
         self.in_sync = InSync(self.partitions, lambda: self.settings, world.clock, world.loop)
         self.hosting = Hosting(
-            self.logs,
-            self.partitions,
-            self.slow_appends,
-            self.in_sync,
-            world.clock,
-            self._disk_work,
+            self.logs, self.partitions, self.slow_appends, self.in_sync, world.clock, work
         )
         self._calls = TransactionCalls(self)
         self.verification = Verification(world.loop, world.clock, self._calls)
+        self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
         self.coordinators = self._new_coordinators()
         self.partitions.on_led = self.coordinators.led_changed
-        self.healing = Healing(self.partitions, lambda: self.metadata.log_dir_failed())
         self.housekeeping = self._new_housekeeping()
         self.on_no_dir_left: Callable[[], None] = lambda: None
         """Called when the last log dir has failed: there is nothing left to serve."""
@@ -140,6 +133,7 @@ class Broker:
             loop=world.loop,
             work=self._disk_work,
             slices=self.slices,
+            healing=self.healing,
             image=lambda: self.metadata.image,
             settings=lambda: self.settings,
         )

@@ -21,7 +21,9 @@ from tidelog.cluster.image import Image
 from tidelog.disk_work import DiskWork
 from tidelog.groups.shard import GroupShard
 from tidelog.groups.surroundings import GroupSurroundings
-from tidelog.journaling import PartitionJournal, loading
+from tidelog.healing import Healing
+from tidelog.journal_loading import loading
+from tidelog.journaling import PartitionJournal
 from tidelog.marker_sending import Delivery, MarkerSender
 from tidelog.partition import Partition
 from tidelog.slices import Sliced, Slices
@@ -33,6 +35,7 @@ _log = logging.getLogger("tidelog.coordinators")
 _HASH_BITS: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _SHORT: Final = 256
+_AGAIN_MS: Final = 1_000
 
 S = TypeVar("S", bound=Shard)
 
@@ -63,6 +66,7 @@ class Place:
     loop: Loop
     work: DiskWork
     slices: Slices
+    healing: Healing
     image: Callable[[], Image]
     settings: Callable[[], Settings]
 
@@ -152,9 +156,10 @@ class Coordinator(Generic[S]):
         prefix = "offsets" if is_groups else "transaction.state.log"
         buffer_bytes = settings.whole(f"{prefix}.load.buffer.size")
         loop, is_over = self._place.loop, lambda: held.is_over
+        noted = self._place.healing.took_note
         try:
-            yield from loading(partition, held.shard, loop, buffer_bytes, is_over)
-        except (KafkaError, OSError) as error:
+            yield from loading(partition, held.shard, loop, buffer_bytes, is_over, noted)
+        except KafkaError as error:
             _log.error("not loaded partition=%s why=%s", partition.name, error)
             self._failed(held, partition)
             return
@@ -165,6 +170,16 @@ class Coordinator(Generic[S]):
     def _failed(self, held: _Held[S], partition: Partition) -> None:
         what = f"{partition.name} could not be loaded"
         held.failure = KafkaError(ErrorCode.coordinator_not_available, what)
+        self._give_way(held, partition)
+
+    def _give_way(self, held: _Held[S], partition: Partition) -> None:
+        """If something has rotted another is to lead, as soon as one is in sync."""
+        if held.is_over:
+            return
+        self._place.healing.consider(partition)
+        if not held.is_over:
+            at_ms = self._place.clock.monotonic_ms() + _AGAIN_MS
+            self._place.loop.call_at(at_ms, partial(self._give_way, held, partition))
 
     def topics_changed(self) -> None:
         for shard in self.shards():

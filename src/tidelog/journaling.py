@@ -1,30 +1,21 @@
-"""A partition that is led here, as the journal of a coordinator's shard, and its loading.
+"""A partition that is led here, as the journal of a coordinator's shard.
 
 Entries are small batches that this broker makes itself, so they are written at once. Whoever
-waits for them to be committed waits no longer than a commit may take. A journal is loaded once,
-when its partition begins to be led here: it is read beside the loop, a buffer at a time, and
-replayed in slices. Where `flush.messages` asks for it, nobody is told of entries that are not
-durable.
+waits for them to be committed waits no longer than a commit may take. Where `flush.messages` asks
+for it, nobody is told of entries that are not durable.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.journal import Committed, Entry, Origin, Shard
-from tidelog.base.ports import Clock, Loop
+from tidelog.base.journal import Committed, Entry, Origin
+from tidelog.base.ports import Clock
 from tidelog.disk_work import DiskWork
 from tidelog.log.log_dir import LogDir
 from tidelog.log.steps import Steps
 from tidelog.partition import Partition
-from tidelog.records.batch import BatchHeader, walk
-from tidelog.records.control import read_end_transaction
 from tidelog.records.entries import encode_entries
-from tidelog.records.reference import read_records
-from tidelog.slices import Sliced
-
-_LANE: Final = "load journals"
 
 
 class PartitionJournal:
@@ -141,63 +132,3 @@ def _late(partition: Partition) -> KafkaError:
     return KafkaError(
         ErrorCode.request_timed_out, f"{partition.name}: not all replicas in sync had it in time"
     )
-
-
-def loading(
-    partition: Partition, shard: Shard, loop: Loop, buffer_bytes: int, is_over: Callable[[], bool]
-) -> Sliced:
-    """Replays all that is in the partition's log into the shard, unless it is over before that."""
-    log = partition.log
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end and not is_over():
-        found = log.read(offset, buffer_bytes, end)
-        reading = _Reading(loop, partial(found.file.pread, found.size, found.position))
-        yield reading.ask
-        before = offset
-        for position, header in walk(reading.result()):
-            yield None
-            if is_over():
-                return
-            replay_batch(shard, header, reading.result()[position : position + header.size], offset)
-            offset = max(offset, header.next_offset)
-        if offset == before:
-            raise KafkaError(
-                ErrorCode.corrupt_message, f"{partition.name}: nothing can be read at {offset}"
-            )
-
-
-def replay_batch(shard: Shard, header: BatchHeader, batch: memoryview, offset: int) -> None:
-    """Replays the records of a batch from an offset on."""
-    if header.is_control:
-        marker = read_end_transaction(batch)
-        if marker is not None:
-            shard.replay_marker(
-                marker.producer_id, marker.producer_epoch, is_commit=marker.committed
-            )
-        return
-    producer = (header.producer_id, header.producer_epoch) if header.is_transactional else ()
-    for record in read_records(batch, verify_crc=True):
-        if record.offset >= offset and record.key is not None:
-            origin = Origin(record.offset, record.timestamp, *producer)
-            shard.replay(Entry(record.key, record.value), origin)
-
-
-class _Reading:
-    """A read beside the loop, for work in slices."""
-
-    def __init__(self, loop: Loop, read: Callable[[], bytes]) -> None:
-        self._loop = loop
-        self._read = read
-        self._end: bytes | Exception = b""
-
-    def ask(self, then: Callable[[], None]) -> None:
-        def end(found: bytes | Exception) -> None:
-            self._end = found
-            then()
-
-        self._loop.offload(_LANE, self._read, end)
-
-    def result(self) -> memoryview:
-        if isinstance(self._end, Exception):
-            raise self._end
-        return memoryview(self._end)

@@ -1,12 +1,14 @@
 """Groups on whole brokers of a cluster: they survive the death of their coordinator, and nothing
 that was acknowledged is lost with it (A5, V15)."""
 
+import errno
 from random import Random
 from typing import Any
 
 import pytest
 
 from support.brokers import SimClient
+from support.cluster_calls import assert_alike
 from support.group_node import (
     FIND_COORDINATOR,
     HEARTBEAT,
@@ -18,6 +20,7 @@ from support.group_node import (
     join_values,
 )
 from support.sim_cluster import SimCluster
+from tidelog.records.batch import HEADER_SIZE
 
 OFFSETS = "__consumer_offsets"
 AGAIN = ("not_coordinator", "coordinator_not_available", "coordinator_load_in_progress")
@@ -215,6 +218,88 @@ def test_too_few_replicas_are_told_to_who_asks_for_offsets_as_another_coordinato
     cluster.wait(lambda: len(client.answers) == 2, "both are told", 5_000)
     codes = [code_of(answer) for answer in client.answers]
     assert codes == ["coordinator_not_available", "not_coordinator"]
+
+
+RECORDS, OFFSET, LENGTH, ATTRIBUTES = HEADER_SIZE + 4, 6, 9, 22
+
+
+def with_a_rotten_journal(where: int, bit: int, **settings: Any) -> tuple[Group, int]:
+    """A group with 20 offsets committed one after the other; on the broker that comes to lead next
+    a bit has changed in one of the batches."""
+    group = new_group(**settings)
+    cluster = group.cluster
+    for offset in range(20):
+        assert group.commit(offset) == "none"
+    cluster.wait_caught_up(OFFSETS)
+    leader = group.coordinator()
+    order = cluster.replicas(OFFSETS)
+    rotten = next(member for member in order if member != leader)
+    log = cluster.held(rotten, OFFSETS).log
+    number = log.log_end_offset - 10
+    position = log.read(number, 1, log.log_end_offset).position
+    path = log.segments.all[log.segments.at(number)].path(".log")
+    cluster.stop(rotten)
+    cluster.machines[rotten].disk.flip_bit(path, position + where, bit)
+    cluster.start(rotten)
+    cluster.wait_caught_up(OFFSETS)
+    return group, rotten
+
+
+@pytest.mark.parametrize(
+    ("where", "bit"),
+    [(RECORDS, 0), (OFFSET, 0), (LENGTH, 0), (ATTRIBUTES, 5)],
+    ids=["records", "offset", "length", "control bit"],
+)
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 1_000], ids=["one segment", "many segments"])
+def test_a_coordinator_whose_journal_has_rotted_gives_way(
+    where: int, bit: int, segment_bytes: int
+) -> None:
+    """F12, A5: nothing that was acknowledged is denied, and others have what is damaged."""
+    group, rotten = with_a_rotten_journal(where, bit, offsets_topic_segment_bytes=segment_bytes)
+    cluster = group.cluster
+    victim = group.coordinator()
+    cluster.kill(victim)
+    cluster.wait_led(OFFSETS, by=rotten)
+    assert group.committed() == 19
+    assert group.heartbeat() == "none"
+    cluster.start(victim)
+    cluster.wait_caught_up(OFFSETS)
+    assert_alike(cluster, OFFSETS)
+
+
+def test_a_coordinator_that_is_alone_with_a_rotten_journal_waits_for_another() -> None:
+    """F12: it can serve nobody, and goes on leading what nobody else has, until somebody has."""
+    group, rotten = with_a_rotten_journal(RECORDS, 0)
+    cluster = group.cluster
+    others = [broker_id for broker_id in cluster.alive if broker_id != rotten]
+    for broker_id in others:
+        cluster.stop(broker_id)
+    cluster.wait_led(OFFSETS, by=rotten)
+    cluster.run_for(5_000)
+    assert cluster.held(rotten, OFFSETS).is_led
+    client = cluster.client(rotten)
+    refused = code_of(client.ask(OFFSET_FETCH, 9, **fetch_values()))
+    assert refused == "coordinator_not_available"
+    cluster.start(others[0])
+    cluster.wait_led(OFFSETS, by=others[0])
+    assert group.committed() == 19
+    cluster.wait_isr(OFFSETS, others[0], rotten)
+
+
+def test_a_coordinator_whose_disk_fails_while_it_loads_is_followed_by_another() -> None:
+    """S10."""
+    group = new_group(log_dirs="/data,/more", min_insync_replicas=1)
+    cluster = group.cluster
+    assert group.commit(42) == "none"
+    victim = group.coordinator()
+    failing = next(member for member in cluster.replicas(OFFSETS) if member != victim)
+    cluster.wait_caught_up(OFFSETS)
+    path = cluster.held(failing, OFFSETS).log.segments.active.path(".log")
+    cluster.machines[failing].disk.fail(errno.EIO, operations=["pread"], path=path)
+    cluster.kill(victim)
+    cluster.wait_led_elsewhere(OFFSETS, victim)
+    assert group.committed() == 42
+    assert group.coordinator() not in (victim, failing)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -371,18 +371,28 @@ class LogFiles:
 
     def _check_readable(self, segment: Segment) -> None:
         """An index that is made from a log in which a length is wrong would lack all behind it, and
-        where an offset is wrong it would lead to another batch. If that has rotted since it was
-        written or looked at, all of the segment is doubtful again."""
+        where an offset is wrong it would lead to another batch."""
         known = segment.unverified
         if known is None or not known.is_damaged:
-            index = self.segments.at(segment.base_offset)
-            limit = self.segments.end_of(index, self.log_end_offset)
-            end = segment.readable_bytes(limit)
+            end = segment.readable_bytes(self._limit_of(segment))
             if end == segment.size:
                 return
-            if known is None or known.end <= end:
-                known = segment.unverified = Unverified(segment.base_offset, segment.size, limit)
-            known.note(Stretch(end, end, segment.base_offset, bad=end))
+            unverified, found = self.doubt(segment, end)
+            unverified.note(found)
         raise KafkaError(
             ErrorCode.corrupt_message, f"{self.partition}: {segment.path(LOG)} is damaged"
         )
+
+    def doubt(self, segment: Segment, position: int) -> tuple[Unverified, Stretch]:
+        """What is to be noted of a batch that is not as it was written. If it has rotted since it
+        was written or looked at, all of the segment is doubtful again."""
+        known, base_offset = segment.unverified, segment.base_offset
+        if known is None or known.end <= position:
+            known = Unverified(base_offset, segment.size, self._limit_of(segment))
+            segment.unverified = known
+        return known, Stretch(position, position, base_offset, bad=position)
+
+    def _limit_of(self, segment: Segment) -> int:
+        """The offset behind its last one."""
+        index = self.segments.at(segment.base_offset)
+        return self.segments.end_of(index, self.log_end_offset)
