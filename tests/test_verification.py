@@ -16,6 +16,7 @@ from tidelog.marker_appends import Marker, append_marker
 from tidelog.records.batch import TRANSACTIONAL
 from tidelog.records.control import EndTransaction
 from tidelog.records.reference import Record, encode_batch
+from tidelog.serving.guards import Guards
 from tidelog.transactions.requests import Add
 from tidelog.transactions.state import Producer
 from tidelog.verification import RETRY_MS, Codes, Question, Verification
@@ -33,7 +34,7 @@ class Partition:
     def __init__(self) -> None:
         self.name = TopicPartition("orders", 0)
         self.log = Log()
-        self.guards: dict[int, object] = {}
+        self.guards = Guards()
 
     def append(self, sequence: int) -> None:
         self.log.producers.check(*WHO, sequence, 0, TRANSACTIONAL)
@@ -41,7 +42,7 @@ class Partition:
 
     def mark(self) -> None:
         """As a marker does that comes while something is verified."""
-        self.guards.pop(WHO.producer_id, None)
+        self.guards.marker_comes(WHO.producer_id)
 
 
 class Coordinator:
@@ -100,7 +101,7 @@ def test_batch_behind_a_marker_waits_for_those_before_it() -> None:
     scene.answer()
     assert scene.told == [(sequence, ErrorCode.none) for sequence in range(3)]
     assert not scene.coordinator.asked
-    assert not scene.partition.guards
+    assert WHO.producer_id not in scene.partition.guards
 
 
 def test_batch_behind_two_markers_waits_for_those_before_it() -> None:
@@ -197,34 +198,82 @@ def test_partition_that_was_led_elsewhere_meanwhile_has_its_batches_verified_aga
         coordinator.asked.pop(0)([{partition.name: code}])
         node.loop.run_for(1)
     assert [error.code for error in told if error is not None] == [ErrorCode.invalid_txn_state]
-    assert not partition.guards
+    assert WHO.producer_id not in partition.guards
+
+
+class Busy:
+    """A partition with an open transaction, whose marker waits behind a slow append."""
+
+    def __init__(self) -> None:
+        self.node = node = SimNode()
+        node.client().create("orders", cleanup_policy="compact")
+        self.partition = node.broker.partitions.find("orders", 0)
+        record = Record(offset=0, timestamp=node.clock.now_ms(), key=b"k", value=b"v")
+        first = encode_batch(
+            [record], producer_id=7, producer_epoch=3, base_sequence=0, transactional=True
+        )
+        self.partition.append(bytearray(first), node.clock.now_ms())
+        self.partition.append_slowly(
+            bytearray(encode_batch([record])), lambda _offset, _time_ms: None
+        )
+        self.ended: list[KafkaError | None] = []
+        self.mark()
+        self.coordinator = Coordinator()
+        self.told: list[KafkaError | None] = []
+        self.question = Question(transactional_id="x", producer=WHO, is_adding=False)
+
+    def mark(self) -> None:
+        end = EndTransaction(producer_id=7, producer_epoch=3, committed=False, coordinator_epoch=0)
+        marker = Marker(end=end, transaction_version=0, on_append=lambda: None)
+        append_marker(self.partition, marker, self.node.clock.now_ms(), self.ended.append)
+        assert self.has_open(), "it is not there yet"
+
+    def has_open(self) -> bool:
+        return self.partition.log.producers.has_open(*WHO)
+
+    def answer(self, code: ErrorCode) -> None:
+        self.coordinator.asked.pop(0)([{self.partition.name: code}])
+
+    def codes(self) -> list[ErrorCode]:
+        return [error.code for error in self.told if error is not None]
 
 
 def test_batch_behind_a_marker_that_waits_for_its_turn_is_verified() -> None:
     """In the older protocol it has the epoch of the transaction that ends, and would begin one
     that nobody ends (X30)."""
-    node = SimNode()
-    node.client().create("orders", cleanup_policy="compact")
-    partition = node.broker.partitions.find("orders", 0)
-    record = Record(offset=0, timestamp=node.clock.now_ms(), key=b"k", value=b"v")
-    first = encode_batch(
-        [record], producer_id=7, producer_epoch=3, base_sequence=0, transactional=True
-    )
-    partition.append(bytearray(first), node.clock.now_ms())
-    partition.append_slowly(bytearray(encode_batch([record])), lambda _offset, _time_ms: None)
-    ended: list[KafkaError | None] = []
-    end = EndTransaction(producer_id=7, producer_epoch=3, committed=False, coordinator_epoch=0)
-    marker = Marker(end=end, transaction_version=0, on_append=lambda: None)
-    append_marker(partition, marker, node.clock.now_ms(), ended.append)
-    assert partition.log.producers.has_open(*WHO), "it is not there yet"
-    coordinator = Coordinator()
-    verification = Verification(node.loop, node.clock, coordinator)
-    told: list[KafkaError | None] = []
-    question = Question(transactional_id="x", producer=WHO, is_adding=False)
-    verification.admit(partition, question, told.append)
-    assert told == []
-    assert node.loop.run_until(lambda: bool(ended and coordinator.asked))
-    assert not partition.log.producers.has_open(*WHO)
-    coordinator.asked.pop(0)([{partition.name: ErrorCode.invalid_txn_state}])
-    assert [error.code for error in told if error is not None] == [ErrorCode.invalid_txn_state]
-    assert not partition.guards
+    busy = Busy()
+    loop = busy.node.loop
+    verification = Verification(loop, loop.clock, busy.coordinator)
+    verification.admit(busy.partition, busy.question, busy.told.append)
+    assert busy.told == []
+    assert loop.run_until(lambda: bool(busy.ended and busy.coordinator.asked))
+    assert not busy.has_open()
+    busy.answer(ErrorCode.invalid_txn_state)
+    assert busy.codes() == [ErrorCode.invalid_txn_state]
+    assert WHO.producer_id not in busy.partition.guards
+
+
+@pytest.mark.parametrize("markers", [1, 2])
+def test_batch_behind_a_marker_that_still_waits_is_verified_though_one_was_refused(
+    markers: int,
+) -> None:
+    """X30: whoever could not be verified comes again, and so may what is behind it."""
+    busy = Busy()
+    for _ in range(markers - 1):
+        busy.mark()
+    loop = SimLoop()
+    verification = Verification(loop, loop.clock, busy.coordinator)
+    for count in range(1, 3):
+        verification.admit(busy.partition, busy.question, busy.told.append)
+        loop.run_for(1)
+        assert busy.coordinator.asked, f"about batch {count}"
+        busy.answer(ErrorCode.not_coordinator)
+        assert busy.codes() == [ErrorCode.not_coordinator] * count
+    assert busy.has_open()
+    verification.admit(busy.partition, busy.question, busy.told.append)
+    loop.run_for(1)
+    assert busy.node.loop.run_until(lambda: len(busy.ended) == markers)
+    assert not busy.has_open()
+    busy.answer(ErrorCode.invalid_txn_state)
+    assert busy.codes()[2:] == [ErrorCode.invalid_txn_state]
+    assert WHO.producer_id not in busy.partition.guards

@@ -16,6 +16,7 @@ from tidelog.base.settings.kinds import LONG_MAX
 from tidelog.log.producers import Producers
 from tidelog.records.control import EndTransaction, encode_end_transaction
 from tidelog.serving.acks import Committed
+from tidelog.serving.guards import Guards
 from tidelog.slow_appends import Appended, Own
 
 EPOCH_RAISED_FROM: Final = 2
@@ -49,7 +50,7 @@ class Marked(Protocol):
     def acks(self) -> Acks: ...
 
     @property
-    def guards(self) -> dict[int, object]: ...
+    def guards(self) -> Guards: ...
 
     @property
     def is_led(self) -> bool: ...
@@ -82,12 +83,12 @@ class Marker:
 
 def append_marker(partition: Marked, marker: Marker, now_ms: int, done: Committed) -> None:
     """Tells `done` when the marker is committed, or why that will not be."""
-    partition.guards.pop(marker.end.producer_id, None)
+    partition.guards.marker_comes(marker.end.producer_id)
     batch = encode_end_transaction(marker.end, timestamp=now_ms)
     append = partial(_append, partition, marker, batch)
     if partition.is_busy or partition.log.settings.flush_messages < LONG_MAX:
         # What comes before it is in the log comes behind it: not of the transaction that ends.
-        partition.guards[marker.end.producer_id] = object()
+        partition.guards.marker_waits(marker.end.producer_id)
         appended = partial(_appended_slowly, partition, marker.end.producer_id, done)
         partition.append_slowly(Own(append, len(batch)), appended)
         return
@@ -115,7 +116,7 @@ def _append(partition: Marked, marker: Marker, batch: bytearray) -> int:
 def _appended_slowly(
     partition: Marked, producer_id: int, done: Committed, offset: int | KafkaError, _time_ms: int
 ) -> None:
-    partition.guards.pop(producer_id, None)
+    partition.guards.marker_waited(producer_id)
     _wait(partition, done, offset)
 
 

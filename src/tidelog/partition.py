@@ -25,6 +25,7 @@ from tidelog.records.batch import MAX_TIMESTAMP, NEGATIVE
 from tidelog.replication.isr import Committed
 from tidelog.replication.replica import Replica
 from tidelog.serving.acks import Acks
+from tidelog.serving.guards import Guards
 from tidelog.serving.low_waiters import LowWaiters, Reached
 from tidelog.serving.waiting import Reader, Waiter, WaitingFollower
 from tidelog.slow_appends import SMALL_BYTES_MAX, Appended, Own, SlowAppends
@@ -107,8 +108,7 @@ class Partition:
         self._idle: Callable[[], None] | None = None
         self._slow = slow
         self._keeper = keeper
-        self.guards: dict[int, object] = {}
-        """By producer, of those whose transaction is being verified: a marker takes it away."""
+        self.guards = Guards()
         log.producers.committed_up_to(replica.high_watermark)
         self.configure(log.settings)
 

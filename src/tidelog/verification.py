@@ -19,6 +19,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Clock, Loop
 from tidelog.log.producers import Producers
+from tidelog.serving.guards import Guards
 from tidelog.transactions.requests import Add
 from tidelog.transactions.state import Producer
 
@@ -73,7 +74,7 @@ class Guarded(Protocol):
     def log(self) -> Log: ...
 
     @property
-    def guards(self) -> dict[int, object]: ...
+    def guards(self) -> Guards: ...
 
 
 class _Errand:
@@ -115,7 +116,7 @@ class Verification:
         return has_open and producer.producer_id not in partition.guards
 
     def _ask(self, partition: Guarded, question: Question) -> None:
-        guard = partition.guards[question.producer.producer_id] = object()
+        guard = partition.guards.set(question.producer.producer_id)
         done = partial(self._answered, partition, question, guard)
         self._put(_Errand(question, partition.name, done))
 
@@ -132,14 +133,13 @@ class Verification:
             partition.log.producers.begins_anew(producer_id)
         key = partition, question.producer
         queue = self._queues[key]
-        while queue and (error is not None or guards.get(producer_id) is guard):
+        while queue and (error is not None or guards.stands(producer_id, guard)):
             queue.popleft()(error)
         if queue:
             self._ask(partition, question)
             return
         del self._queues[key]
-        if guards.get(producer_id) is guard:
-            del guards[producer_id]
+        guards.lift(producer_id, guard)
 
     # -- asking coordinators
 

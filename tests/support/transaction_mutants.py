@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,15 +10,13 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.journal import Committed, Entry
 from tidelog.log.producers import Producers
 from tidelog.marker_sending import MarkerSender
+from tidelog.serving.guards import Guards
 from tidelog.transactions import transitions
 from tidelog.transactions.ageing import Ageing
 from tidelog.transactions.records import encode_key, encode_value
 from tidelog.transactions.shard import TransactionShard
 from tidelog.transactions.state import Transaction
 from tidelog.transactions.surroundings import Ending
-from tidelog.trials import transacting
-from tidelog.trials.led_partition import LedPartition
-from tidelog.trials.process import Process
 from tidelog.verification import Guarded, Question, Verification, Verified
 
 # -- markers
@@ -63,17 +60,7 @@ def mark_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_the_guards(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was verified before a marker came is taken after it."""
-
-    class Kept(dict[int, object]):
-        def pop(self, _key: int, default: Any = None) -> Any:
-            return default
-
-    class Guards(LedPartition):
-        def __init__(self, process: Process, index: int) -> None:
-            super().__init__(process, index)
-            self.guards = Kept()
-
-    monkeypatch.setattr(transacting, "LedPartition", Guards)
+    monkeypatch.setattr(Guards, "marker_comes", lambda *_arguments: None)
 
 
 def take_markers_of_any_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from tidelog.records.batch import TRANSACTIONAL
 from tidelog.records.control import read_end_transaction
 from tidelog.replication.replica import Replica, Role
 from tidelog.serving.acks import Committed
+from tidelog.serving.guards import Guards
 from tidelog.slow_appends import Appended, Own
 from tidelog.trials.leading import TOPIC, Produced
 from tidelog.trials.stamped_log import Stamp, StampedLog
@@ -28,7 +29,7 @@ class LedPartition:
         self._index = index
         self._copy = process.copies[index]
         self.name = TopicPartition(TOPIC, index)
-        self.guards: dict[int, object] = {}
+        self.guards = Guards()
         self.settings = _SETTINGS
         self.is_busy = False
 
