@@ -201,12 +201,30 @@ def test_a_shard_that_was_stopped_appends_nothing_though_its_partition_is_led_he
     assert after.append([Entry(b"a", b"2")], settled.append).offset == 0
 
 
-def test_too_large_a_change_is_refused_and_leaves_nothing() -> None:
-    stage = Stage()
-    too_large = ErrorCode.message_too_large
-    with pytest.raises(KafkaError, check=lambda error: error.code is too_large):
-        stage.journal.append([Entry(b"a", bytes(2 << 20))], lambda _: None)
-    assert stage.partition.log.log_end_offset == 0
+@pytest.mark.parametrize("setting", ["max_message_bytes", "segment_bytes"])
+def test_too_large_a_change_is_refused_and_leaves_nothing(setting: str) -> None:
+    stage = Stage(**{setting: 1_000})
+    journal, too_large = stage.journal, ErrorCode.message_too_large
+    for _ in range(2):
+        with pytest.raises(KafkaError, check=lambda error: error.code is too_large):
+            journal.append([Entry(b"a", bytes(1_000))], lambda _: None)
+        end = stage.partition.log.log_end_offset
+        assert journal.append([Entry(b"a", b"1")], lambda _: None).offset == end
+
+
+@pytest.mark.parametrize("setting", ["max_message_bytes", "segment_bytes"])
+def test_what_must_be_written_need_not_fit(setting: str) -> None:
+    """Whatever is in the segment already."""
+    stage = Stage(**{setting: 1_000})
+    large = [Entry(b"a", bytes(number)) for number in (1_000, 2_000, 3_000)]
+    for entry in large:
+        stage.journal.append([entry], lambda _: None, must_fit=False)
+    stage.journal.append([Entry(b"b", b"1")], lambda _: None)
+    stage.node.kill()
+    stage.node.start()
+    told = stage.load(stage.coordinator()).told
+    whole = [*large, Entry(b"b", b"1")]
+    assert told == [(entry, offset, -1) for offset, entry in enumerate(whole)] + ["started"]
 
 
 def test_a_journal_that_cannot_be_read_is_not_available() -> None:

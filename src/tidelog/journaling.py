@@ -56,15 +56,20 @@ class PartitionJournal:
         partition, now_ms = self._partition, self._clock.now_ms()
         self._check_writable()
         batch = encode_entries(entries, now_ms, producer)
-        if must_fit and len(batch) > partition.log.settings.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.message_too_large,
-                f"{partition.name}: {len(batch)} bytes at once, max.message.bytes is "
-                f"{partition.log.settings.max_message_bytes}",
-            )
+        if must_fit:
+            self._check_fits(len(batch))
         offset = partition.append_own(batch)
         self.settle(committed)
         return Origin(offset, now_ms) if producer is None else Origin(offset, now_ms, *producer)
+
+    def _check_fits(self, size: int) -> None:
+        partition, settings = self._partition, self._partition.log.settings
+        if size > min(settings.max_message_bytes, settings.segment_bytes):
+            raise KafkaError(
+                ErrorCode.message_too_large,
+                f"{partition.name}: {size} bytes at once, max.message.bytes is "
+                f"{settings.max_message_bytes}, segment.bytes is {settings.segment_bytes}",
+            )
 
     def _check_writable(self) -> None:
         partition = self._partition

@@ -18,10 +18,11 @@ from support.transactional import (
     last_stable_offset,
     read_committed,
 )
+from tidelog.base.ids import TRANSACTION_STATE
 from tidelog.records.batch import read_header
 
 TOPIC = "events"
-BROKERS = 4
+TOPICS, BROKERS = 2, 4
 """Of which there are settings."""
 
 
@@ -353,15 +354,17 @@ def test_records_deleted_below_an_open_transaction_do_not_hold_up_readers(
     assert last_stable_offset(broker.client, TOPIC) == 3
 
 
+@pytest.mark.parametrize("setting", ["message_max_bytes", "segment_bytes"])
 @pytest.mark.parametrize("ends", ["commit", "abort", "timeout"])
 def test_a_transaction_ends_although_the_largest_batch_has_become_smaller(
-    broker: OneBroker, ends: str
+    broker: OneBroker, ends: str, setting: str
 ) -> None:
     """V14: what would say so is no larger than what says that it is open."""
     producer = broker.producer(timeout_ms=20_000)
     for index in range(2):
         producer.write(TOPIC, "a", index=index)
-    assert alter(broker.client, BROKERS, "", message_max_bytes="100") == "none"
+    kind, name = (BROKERS, "") if setting == "message_max_bytes" else (TOPICS, TRANSACTION_STATE)
+    assert alter(broker.client, kind, name, **{setting: "100"}) == "none"
     broker.run_for(1_000)
     if ends == "timeout":
         broker.run_for(40_000)

@@ -131,9 +131,12 @@ def test_groups_without_members_are_deleted(node: GroupNode, version: int) -> No
     assert "doomed" not in listed(node, 5)
 
 
-def test_a_group_that_is_deleted_leaves_no_offsets_however_small_batches_must_be() -> None:
+@pytest.mark.parametrize("setting", ["message_max_bytes", "offsets_topic_segment_bytes"])
+def test_a_group_that_is_deleted_leaves_no_offsets_however_small_batches_must_be(
+    setting: str,
+) -> None:
     """Else whoever has its name next would go on where it was."""
-    node = GroupNode(message_max_bytes="20000")
+    node = GroupNode(**{setting: "20000"})
     topic = "t" * 240
     node.create("orders")
     node.create(topic, partitions=280)

@@ -179,8 +179,8 @@ class PartitionLog(LogFiles):
         return offset
 
     def append_own(self, batch: bytearray, leader_epoch: int) -> int:
-        """Appends a batch that a broker made itself: a marker, or what a coordinator keeps. Returns
-        its first offset."""
+        """Appends a batch that a broker made itself: a marker, or what a coordinator keeps, however
+        small segments must be. Returns its first offset."""
         if self.home.failure is not None:
             self.check_online()
         header = BatchHeader._make(check_stored(batch))
@@ -190,7 +190,6 @@ class PartitionLog(LogFiles):
         if marker is not None:
             self.producers.check_coordinator(header.producer_id, marker.coordinator_epoch)
         offset = self.log_end_offset
-        self.has_room(header.size, offset + header.last_offset_delta, header.max_timestamp)
         stamp(batch, offset, leader_epoch)
         header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
         self._append_checked([header], memoryview(batch))
@@ -247,8 +246,8 @@ class PartitionLog(LogFiles):
         return False
 
     def takes(self, size: int, last_offset: int, timestamp: int) -> bool:
-        """The same for a batch that is in a leader's log already: whatever `segment.bytes` is by
-        now, a new segment takes it."""
+        """The same for a batch that is in a leader's log already, or that a broker made itself:
+        whatever `segment.bytes` is by now, a new segment takes it."""
         segment = self.segments.active
         return segment.size == 0 or segment.has_room(size, last_offset, timestamp)
 
