@@ -4,6 +4,7 @@ import pytest
 
 from support.members import Cluster
 from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.cluster.image import NO_TOPIC_ID, TopicInfo
 from tidelog.cluster.requests import Change, NewTopic
 from tidelog.cluster.topics import PARTITIONS_PER_REQUEST_MAX
@@ -285,6 +286,9 @@ def test_growing_adds_partitions_and_keeps_the_others() -> None:
         ("t", 3, [[0, 1]], ErrorCode.invalid_replica_assignment),
         ("t", 3, [[9]], ErrorCode.invalid_replica_assignment),
         ("t", 3, [[]], ErrorCode.invalid_replica_assignment),
+        (CONSUMER_OFFSETS, 3, None, ErrorCode.invalid_partitions),
+        (CONSUMER_OFFSETS, 3, [[0]], ErrorCode.invalid_partitions),
+        (TRANSACTION_STATE, 3, None, ErrorCode.invalid_partitions),
     ],
 )
 def test_what_is_wrong_with_more_partitions_is_said(
@@ -293,7 +297,8 @@ def test_what_is_wrong_with_more_partitions_is_said(
     cluster = Cluster()
     cluster.register_others(1)
     member = cluster.started()
-    made(member.create(NewTopic(name="t", partition_count=2, replication_factor=1)))
+    for topic in ("t", CONSUMER_OFFSETS, TRANSACTION_STATE):
+        made(member.create(NewTopic(name=topic, partition_count=2, replication_factor=1)))
     before = cluster.paths()
     assert refused(member.grow(name, count, assignment))[0] is code
     assert cluster.paths() == before

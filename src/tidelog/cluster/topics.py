@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
+from tidelog.base.ids import is_internal
 from tidelog.base.ports import Entropy
 from tidelog.base.settings import Settings, topic_settings
 from tidelog.cluster.assignment import Replicas, Spread, assign
@@ -124,6 +125,12 @@ class TopicPlan:
         topic = self._image.topics.get(name)
         if topic is None:
             raise unknown_topic(self._image, name)
+        if is_internal(name):
+            raise KafkaError(
+                ErrorCode.invalid_partitions,
+                f"coordinators find groups and transactional ids by the number of partitions of "
+                f"{name}: with another one nothing of before would be found",
+            )
         if any(p.adding_replicas or p.removing_replicas for p in topic.partitions):
             raise KafkaError(
                 ErrorCode.reassignment_in_progress,
