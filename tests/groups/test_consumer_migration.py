@@ -6,7 +6,7 @@ import pytest
 
 from support.consumer_stage import Consumer, consumer_stage, find, owners, settle
 from support.group_stage import Member, Stage, leave
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.consumer_protocol import (
     read_assignment,
     read_subscription,
@@ -96,6 +96,37 @@ def test_v15_classic_members_give_up_before_the_new_one_gets() -> None:
     assert sorted(partitions(a) + partitions(b) + new.partitions) == ALL
     assert [m.heartbeat() for m in (a, b)] == [ErrorCode.none, ErrorCode.none]
     assert find(stage).state_name == "Stable"
+
+
+@pytest.mark.parametrize("breaks", ["a member changes", "it cannot be written"])
+def test_v15_who_was_told_nothing_in_a_generation_has_what_the_one_before_gave(breaks: str) -> None:
+    """A cooperative client keeps it until it is told otherwise, also when a rebalance is broken
+    off: the new one waits for it as ever."""
+    stage = consumer_stage()
+    a, b = classic_group(stage, "a", "b")
+    has_a, has_b = partitions(a), partitions(b)
+    for member, has in ((a, has_a), (b, has_b)):
+        owned = {"orders": tuple(index for _, index in has)}
+        member.ask_to_join(protocols=(("range", owning("orders", "more", owned=owned)),))
+    stage.wait(10)
+    assert stage.group().state_name == "CompletingRebalance"
+    if breaks == "a member changes":
+        b.ask_to_join(protocols=(("range", owning("orders", "others")),))
+    else:
+        stage.journal.refusal = KafkaError(ErrorCode.not_enough_replicas, "too few")
+        leader = next(m for m in (a, b) if m.member_id == m.joins[-1].leader)
+        leader.sync({})
+        stage.journal.refusal = None
+    assert stage.group().state_name == "PreparingRebalance"
+    new = Consumer(stage, "new").join()
+    assert find(stage).kind == "consumer"
+    assert new.partitions == [], "the others still have everything"
+    rejoin(a, has_a)
+    rejoin(b, has_b)
+    for member in (a, b):
+        rejoin(member, partitions(member))
+    new.beat()
+    assert sorted(partitions(a) + partitions(b) + new.partitions) == ALL
 
 
 def test_a5_a_classic_member_waits_for_what_others_have_not_given_up() -> None:

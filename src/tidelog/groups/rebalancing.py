@@ -125,11 +125,9 @@ class Rebalancing:
             group.syncing.cancel()
 
     def spread(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Answers all who wait to be told what to do: with that, or with what has come of it."""
-        is_good = code is ErrorCode.none
+        """Answers all who wait to be told what to do: with that, or with what has come of it. Who
+        is told nothing new may go on with what the generation before gave."""
         for member in group.members.values():
-            if not is_good:
-                member.assignment = b""
             if member.syncing is not None:
                 self.answer_sync(member, self.synced_answer(group, member, code))
                 self.watch(group, member)
