@@ -12,6 +12,7 @@ from tidelog.records.batch import (
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
+    MAX_TIMESTAMP,
     OFFSET_AND_LENGTH,
     read_header,
     seal,
@@ -63,6 +64,19 @@ def test_segments_roll_by_size_and_every_file_is_named_by_its_first_offset(
     for base in bases:
         assert {f"{base:020d}{kind}" for kind in (".log", ".index", ".timeindex")} <= set(names)
     check_everything(log)
+
+
+def test_a_batch_whose_timestamp_has_rotted_is_not_passed_over(
+    world: Simulated, log: PartitionLog
+) -> None:
+    """F12: a reader gets it, and finds that it is bad."""
+    for _ in range(40):
+        log.append_as_leader(batch(2), 0, NOW)
+    for segment in log.segments.all:
+        base = segment.base_offset
+        before = log.read(base, 1, log.log_end_offset)
+        world.disk.flip_bit(segment.path(".log"), MAX_TIMESTAMP, 7)
+        assert log.read(base, 1, log.log_end_offset)[1:] == before[1:]
 
 
 def test_segment_rolls_when_its_first_record_is_too_old() -> None:

@@ -205,6 +205,7 @@ class SegmentReader:
         only the offset is looked for, offsets must grow: whoever passed over one that has rotted
         would not know that something is there."""
         file, end, passed = self.file or self._closed_file, self.size, self.base_offset - 1
+        at_any_time = timestamp == NO_TIMESTAMP
         if first_last_offset >= 0 and position >= end:
             raise DamagedIndex(self, f"position {position} is beyond the log's {end} bytes")
         unpack, need = _SKIM.unpack_from, _SKIM.size
@@ -224,10 +225,10 @@ class SegmentReader:
                     if position + at >= end:
                         return end, 0
                     raise DamagedIndex(self, f"no batch of {size} bytes is at {position + at}")
-                if timestamp == NO_TIMESTAMP and (base <= passed or delta < 0):
+                if at_any_time and (base <= passed or delta < 0):
                     raise DamagedIndex(self, f"offset {base} is behind {passed}")
                 passed = last
-                if last >= offset and max_timestamp >= timestamp:
+                if last >= offset and (at_any_time or max_timestamp >= timestamp):
                     return position + at, size
                 at += size
             if at == 0:
