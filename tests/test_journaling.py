@@ -1,6 +1,7 @@
 """Journals of coordinators: what is appended is replayed by whoever loads it, in its order (A5)."""
 
 import errno
+import itertools
 from typing import Any
 
 import pytest
@@ -41,8 +42,8 @@ class Recorder:
 
 
 class Stage:
-    def __init__(self, **configs: Any) -> None:
-        self.node = SimNode()
+    def __init__(self, buffer_bytes: int = 5 << 20, **configs: Any) -> None:
+        self.node = SimNode(offsets_load_buffer_size=buffer_bytes)
         self.node.client().create(CONSUMER_OFFSETS, cleanup_policy="compact", **configs)
         self.made: list[Recorder] = []
         self.journals: list[Journal] = []
@@ -291,6 +292,29 @@ def test_nothing_rotten_is_taken_for_what_was_written(
         stage.node.start()
     flip(stage, number, where, bit)
     assert is_refused(stage)
+
+
+@pytest.mark.parametrize("segment_bytes", [200, 1 << 30], ids=["many segments", "one segment"])
+@pytest.mark.parametrize("buffer_bytes", [1, 5 << 20], ids=["batch by batch", "at once"])
+def test_whichever_bit_has_changed_all_is_replayed_or_nothing_served(
+    buffer_bytes: int, segment_bytes: int
+) -> None:
+    """F12, A5: an epoch of a leader is not looked at, everything else is."""
+    stage = Stage(buffer_bytes, segment_bytes=segment_bytes)
+    for number in range(4):
+        stage.journal.append([Entry(b"key", b"%d" % number)] * (1 + number % 2), lambda _: None)
+    coordinator = stage.coordinator()
+    whole = stage.load(coordinator).told
+    for segment in stage.partition.log.segments.all:
+        for position, bit in itertools.product(range(segment.size), range(8)):
+            stage.node.disk.flip_bit(segment.path(".log"), position, bit)
+            coordinator.led_changed(stage.partition)
+            assert stage.node.loop.run_until(lambda: not coordinator.is_loading)
+            told = stage.made[-1].told
+            assert told == whole or "started" not in told, f"bit {bit} of byte {position}"
+            stage.node.disk.flip_bit(segment.path(".log"), position, bit)
+            segment.unverified = None
+    assert stage.load(coordinator).told == whole
 
 
 def test_a_disk_that_fails_while_a_journal_is_loaded_is_offline() -> None:

@@ -14,6 +14,7 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.journal import Entry, Origin, Shard
 from tidelog.base.ports import Loop
 from tidelog.log.partition_log import PartitionLog, Slice
+from tidelog.log.segment import Segment
 from tidelog.log.unverified import SOUND, Stretch, Unverified
 from tidelog.partition import Partition
 from tidelog.records.batch import BatchHeader, check_stored, walk
@@ -36,65 +37,116 @@ def loading(
     noted: Noted,
 ) -> Sliced:
     """Replays all that is in the partition's log into the shard, unless it is over before that."""
-    log = partition.log
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end and not is_over():
-        offset = max(offset, log.log_start_offset)
-        found = log.read(offset, buffer_bytes, end)
+    place = _Place(partition, noted)
+    while not (place.is_at_end or is_over()):
+        found = place.look(buffer_bytes)
         reading = _Reading(loop, found)
         yield reading.ask
         if is_over():
             return
-        data, seen = reading.result(log)
-        if seen is not None and found.unverified is not None:
-            noted(partition, found.unverified, seen)
-            if seen.bad != SOUND:
-                raise _rotten(partition, offset)
-        behind = 0
+        data, seen = reading.result(partition.log)
+        place.judge(found, seen)
+        before = place.offset
         for position, header in walk(data):
             yield None
             if is_over():
                 return
             batch = data[position : position + header.size]
-            may_begin_before = offset == log.log_start_offset
-            if not _is_sound(batch, header, offset, end, may_begin_before=may_begin_before):
-                break
-            replay_batch(shard, header, batch, offset)
-            offset, behind = header.next_offset, position + header.size
-        else:
-            if behind:
-                continue
-        _note_rotten(partition, offset, found, behind, noted)
-        raise _rotten(partition, offset)
+            place.check(batch, header)
+            replay_batch(shard, header, batch, place.offset)
+            place.passed(header)
+        if place.offset == before:
+            raise place.rotten()
+    if not is_over():
+        place.check_whole()
 
 
-def _is_sound(
-    batch: memoryview, header: BatchHeader, offset: int, end: int, *, may_begin_before: bool
-) -> bool:
-    """Whether a batch is whole, and can be the next one in a log that ends at `end`."""
+class _Place:
+    """How far a log has been replayed."""
+
+    def __init__(self, partition: Partition, noted: Noted) -> None:
+        self._partition = partition
+        self._log = partition.log
+        self._noted = noted
+        self.offset = partition.log.log_start_offset
+        self._end = self._limit = partition.log.log_end_offset
+        self._active = partition.log.segments.active
+        self._active_size = self._active.size
+        self._segment: Segment | None = None
+        self._last = self._position = 0
+        """Where in it the last batch begins, and the next."""
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.offset >= self._end
+
+    def look(self, bytes_max: int) -> Slice:
+        """The next range."""
+        log = self._log
+        if self.offset < log.log_start_offset:
+            self.offset, self._segment = log.log_start_offset, None
+        found = log.read(self.offset, bytes_max, self._end)
+        segment = _segment_at(log, self.offset)
+        if segment is not self._segment:
+            self.check_whole()
+        elif found.position != self._position:
+            raise self._misled()
+        self._segment, self._limit = segment, min(self._end, log.limit_of(segment))
+        self._last = self._position = found.position
+        return found
+
+    def check_whole(self) -> None:
+        """Whether all of a segment was replayed, unless it is another one by now."""
+        segment = self._segment
+        if segment is not None and segment in self._log.segments.all:
+            size = self._active_size if segment is self._active else segment.size
+            if self._position != size:
+                raise self._misled()
+
+    def judge(self, found: Slice, seen: Stretch | None) -> None:
+        """Takes note of what was seen in a range, all of which must be sound."""
+        if seen is not None and found.unverified is not None:
+            self._noted(self._partition, found.unverified, seen)
+            if seen.bad != SOUND:
+                raise self._refusal()
+
+    def check(self, batch: memoryview, header: BatchHeader) -> None:
+        """Whether a batch is whole, and can be the next one."""
+        try:
+            check_stored(batch)
+        except KafkaError as error:
+            raise self.rotten() from error
+        # The first of a log may begin before it.
+        is_next = header.base_offset >= self.offset or self.offset == self._log.log_start_offset
+        if not (is_next and self.offset < header.next_offset <= self._limit):
+            raise self.rotten()
+
+    def passed(self, header: BatchHeader) -> None:
+        self.offset = header.next_offset
+        self._last, self._position = self._position, self._position + header.size
+
+    def _misled(self) -> KafkaError:
+        """By the last batch: what comes next in the file is not what comes next by its offset."""
+        self._position = self._last
+        return self.rotten()
+
+    def rotten(self) -> KafkaError:
+        """Notes that what comes next is not what was written."""
+        assert self._segment is not None
+        self._noted(self._partition, *self._log.doubt(self._segment, self._position))
+        return self._refusal()
+
+    def _refusal(self) -> KafkaError:
+        what = f"{self._partition.name}: a batch from {self.offset} on has rotted"
+        return KafkaError(ErrorCode.corrupt_message, what)
+
+
+def _segment_at(log: PartitionLog, offset: int) -> Segment:
+    """Where the log reads from an offset on."""
+    segments = log.segments
     try:
-        check_stored(batch)
-    except KafkaError:
-        return False
-    is_next = header.base_offset >= offset or may_begin_before
-    return is_next and offset < header.next_offset <= end
-
-
-def _rotten(partition: Partition, offset: int) -> KafkaError:
-    what = f"{partition.name}: a batch from {offset} on has rotted"
-    return KafkaError(ErrorCode.corrupt_message, what)
-
-
-def _note_rotten(
-    partition: Partition, offset: int, found: Slice, behind: int, noted: Noted
-) -> None:
-    """So many bytes behind the start of a range something is that was not written there."""
-    log = partition.log
-    try:
-        for segment in log.segments.all[log.segments.at(offset) :]:
-            if segment.open_file() is found.file:
-                noted(partition, *log.doubt(segment, found.position + behind))
-                break
+        behind = segments.all[segments.at(offset) :]
+        return next((found for found in behind if found.locate(offset)[1]), segments.active)
     except OSError as error:
         raise log.failed(error) from error
 

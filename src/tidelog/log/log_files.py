@@ -374,7 +374,7 @@ class LogFiles:
         where an offset is wrong it would lead to another batch."""
         known = segment.unverified
         if known is None or not known.is_damaged:
-            end = segment.readable_bytes(self._limit_of(segment))
+            end = segment.readable_bytes(self.limit_of(segment))
             if end == segment.size:
                 return
             unverified, found = self.doubt(segment, end)
@@ -388,11 +388,11 @@ class LogFiles:
         was written or looked at, all of the segment is doubtful again."""
         known, base_offset = segment.unverified, segment.base_offset
         if known is None or known.end <= position:
-            known = Unverified(base_offset, segment.size, self._limit_of(segment))
+            known = Unverified(base_offset, segment.size, self.limit_of(segment))
             segment.unverified = known
         return known, Stretch(position, position, base_offset, bad=position)
 
-    def _limit_of(self, segment: Segment) -> int:
+    def limit_of(self, segment: Segment) -> int:
         """The offset behind its last one."""
         index = self.segments.at(segment.base_offset)
         return self.segments.end_of(index, self.log_end_offset)
