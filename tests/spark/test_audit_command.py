@@ -111,6 +111,7 @@ def test_of_a_ledger_of_several_topics_those_of_this_one_count(
     ("lines", "why"),
     [
         ((HEAD, "{topic},1,first,7"), "in each row, and one has partition 1, offset first, check"),
+        ((HEAD, "{topic},1,-1,7"), "must say where each record is, and one has partition 1, off"),
         ((HEAD, "{topic},1"), "in each row, and one has partition 1, offset None, checksum None"),
         (("partition,offset", "0,0"), "must be CSV whose first line names .*; checksum is not th"),
         ((), "must be CSV whose first line names .*; partition, offset, checksum is not there"),

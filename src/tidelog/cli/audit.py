@@ -132,6 +132,10 @@ def read_ledger(spark: "SparkSession", ledger: Path, topic: str) -> "DataFrame":
     for row in chosen.where(is_bad).limit(1).collect():
         found = ", ".join(f"{name} {row[name]}" for name in LEDGER_COLUMNS)
         raise BadValue(f"{ledger}: must have whole numbers in each row, and one has {found}")
+    # What a producer that was told of no offset notes: such a record cannot be looked for.
+    for row in chosen.where("cast(offset as bigint) < 0").limit(1).collect():
+        found = f"partition {row.partition}, offset {row.offset}"
+        raise BadValue(f"{ledger}: must say where each record is, and one has {found}")
     return chosen
 
 
