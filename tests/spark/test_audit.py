@@ -2,99 +2,22 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.stored_replicas import BROKERS, TOPIC, Stored, history, replicas
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.log import txn_index
-from tidelog.log.checkpoints import (
-    HIGH_WATERMARKS,
-    META_PROPERTIES,
-    format_meta_properties,
-    format_offsets,
-)
+from tidelog.log.checkpoints import HIGH_WATERMARKS, format_offsets
 from tidelog.log.files import DELETED, LOG, TXN_INDEX, file_name
 from tidelog.records.checksum import crc32c
-from tidelog.records.reference import Record, encode_batch
 from tidelog.spark.audit import Audit
 from tidelog.spark.audit_report import Report
 from tidelog.spark.audited_files import Replica, Subject, of_log_dirs
-
-TOPIC = "orders"
-BROKERS = ("1", "2", "3")
-
-
-@dataclass
-class Stored:
-    """A batch as it is to lie in a replica's file."""
-
-    offset: int
-    values: Sequence[tuple[bytes, bytes | None]]
-    sequence: int = -1
-    is_transactional: bool = False
-
-    @property
-    def next_offset(self) -> int:
-        return self.offset + len(self.values)
-
-    def encoded(self) -> bytes:
-        records = [
-            Record(offset=self.offset + number, timestamp=1000, key=key, value=value)
-            for number, (key, value) in enumerate(self.values)
-        ]
-        is_idempotent = self.sequence >= 0 or self.is_transactional
-        return bytes(
-            encode_batch(
-                records,
-                base_offset=self.offset,
-                base_sequence=self.sequence,
-                leader_epoch=3,
-                producer_id=7 if is_idempotent else -1,
-                producer_epoch=0 if is_idempotent else -1,
-                transactional=self.is_transactional,
-            )
-        )
-
-
-def history(count: int = 60, size: int = 5) -> list[Stored]:
-    """Batches one after the other, of an idempotent producer."""
-    return [
-        Stored(
-            offset=number * size,
-            values=[(b"k%d" % (n % 4), b"v%d-%d" % (number, n)) for n in range(size)],
-            sequence=number * size,
-        )
-        for number in range(count)
-    ]
-
-
-def write_replica(folder: Path, broker: str, batches: Sequence[Stored], watermark: int) -> Path:
-    """Three segments of it, and the checkpoints that a broker leaves."""
-    log_dir = folder / f"broker-{broker}"
-    place = log_dir / f"{TOPIC}-0"
-    place.mkdir(parents=True)
-    third = max(1, len(batches) // 3)
-    for start in range(0, len(batches), third):
-        part = batches[start : start + third]
-        name = file_name(part[0].offset, LOG)
-        (place / name).write_bytes(b"".join(batch.encoded() for batch in part))
-    offsets = {TopicPartition(TOPIC, 0): watermark}
-    (log_dir / HIGH_WATERMARKS).write_bytes(format_offsets(offsets))
-    fields = {"version": "0", "broker.id": broker}
-    (log_dir / META_PROPERTIES).write_bytes(format_meta_properties(fields))
-    return log_dir
-
-
-def replicas(folder: Path, *histories: Sequence[Stored], watermark: int = 300) -> Subject:
-    dirs = [
-        str(write_replica(folder, broker, batches, watermark))
-        for broker, batches in zip(BROKERS, histories, strict=False)
-    ]
-    return of_log_dirs(dirs, TOPIC, is_compacted=False)
 
 
 def ledger_of(spark: Any, batches: Sequence[Stored]) -> Any:
@@ -308,6 +231,26 @@ def test_compacted_replicas_agree_on_the_last_value_of_each_key(spark: Any, tmp_
     wrong = [*cleaned[:1], Stored(offset=3, values=[(b"a", b"3")]), full[2]]
     other = replace(replicas(tmp_path / "b", full, wrong, watermark=6), is_compacted=True)
     assert set(audited(spark, other).counts) == {"replicas differ", "last value differs"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"timestamp": 1001},
+        {"headers": (("origin", b"elsewhere"),)},
+        {"values": [(b"c", None)]},
+    ],
+)
+def test_compacted_replicas_have_the_same_records_whole(
+    spark: Any, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    """R6: time and headers too, and what is a key in one is no value in the other."""
+    kept = [Stored(offset=0, values=[(b"a", b"1")]), Stored(offset=5, values=[(None, b"c")])]
+    other = [kept[0], replace(kept[1], **changed)]
+    subject = replace(replicas(tmp_path, kept, other, watermark=6), is_compacted=True)
+    report = audited(spark, subject)
+    differing = [one for one in report.findings if one.kind == "replicas differ"]
+    assert [(one.offset, one.what) for one in differing] == [(5, "brokers 1, 2")]
 
 
 def test_what_was_aborted_is_no_last_value_of_a_compacted_topic(spark: Any, tmp_path: Path) -> None:

@@ -36,9 +36,10 @@ _RECORDS: Final = (
     "is_aborted",
     "value is null as is_tombstone",
     "crc32(coalesce(value, X'')) as checksum",
-    "xxhash64(offset, key, value) as digest",
+    "xxhash64(offset, timestamp, timestamp_type, key is null, key, value, headers) as digest",
 )
-"""What is kept of records while they are compared: not their values."""
+"""What is kept of records while they are compared: not their values. A hash passes over nulls, so
+it is told whether the key is one."""
 
 _VANISHED: Final = f"problem like '%{VANISHED}'"
 

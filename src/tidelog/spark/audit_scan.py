@@ -1,9 +1,9 @@
 """Reading segment files where Spark's executors run: batches and records as Arrow, damage as rows.
 
 A task is a row that names a segment file. Its batches come out as their header fields, checked
-by their checksum, its records as offset, key and value, and whether they were aborted. What is
-wrong comes out as a row with a `problem`, at the offset that was expected there: whether it matters
-is for the audit to say.
+by their checksum, its records whole, and whether they were aborted. What is wrong comes out as a
+row with a `problem`, at the offset that was expected there: whether it matters is for the audit to
+say.
 """
 
 import os
@@ -17,7 +17,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.log.txn_index import AbortedTransaction
 from tidelog.records.batch import TRANSACTIONAL
 from tidelog.records.column_headers import BatchTable, size_of_batch
-from tidelog.records.columns import Wanted, decode_stream
+from tidelog.records.columns import ALL_COLUMNS, SCHEMA, Wanted, decode_stream
 from tidelog.spark.audited_files import aborted_from, open_segment
 
 TASKS: Final = "partition int, broker string, base_offset bigint, path string"
@@ -27,8 +27,9 @@ BATCHES: Final = (
     "base_sequence int, problem string"
 )
 RECORDS: Final = (
-    "partition int, broker string, offset bigint, key binary, value binary, is_aborted boolean, "
-    "problem string"
+    "partition int, broker string, offset bigint, timestamp bigint, timestamp_type int, "
+    "key binary, value binary, headers array<struct<key string, value binary>>, "
+    "is_aborted boolean, problem string"
 )
 VANISHED: Final = "the file has gone"
 PIECE_BYTES: Final = 8 << 20
@@ -53,9 +54,7 @@ _RECORDS_IN_ARROW: Final = pa.schema(
     [
         ("partition", pa.int32()),
         ("broker", pa.string()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
+        *((field.name, field.type) for field in SCHEMA),
         ("is_aborted", pa.bool_()),
         ("problem", pa.string()),
     ]
@@ -112,7 +111,7 @@ def scan_batches(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def scan_records(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What is wrong with a batch is what `scan_batches` tells; here it is a file that has gone
     since, and records that cannot be read although their checksum is right."""
-    wanted = Wanted(columns=("offset", "key", "value"))
+    wanted = Wanted()
     for task in _rows(tasks):
         aborted = _Aborted(aborted_from(task["path"], task["base_offset"]))
         for piece in pieces(task["path"], task["base_offset"]):
@@ -192,7 +191,7 @@ class _Aborted:
 
 
 def _records(task: dict[str, Any], found: pa.RecordBatch, are_aborted: Any) -> pa.RecordBatch:
-    columns = {name: found.column(name) for name in ("offset", "key", "value")}
+    columns = {name: found.column(name) for name in ALL_COLUMNS}
     columns["is_aborted"] = are_aborted
     return _framed(task, found.num_rows, columns, _RECORDS_IN_ARROW)
 
