@@ -12,7 +12,7 @@ from support.stored_replicas import BROKERS, TOPIC, Stored, history, replicas
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 from tidelog.log import txn_index
-from tidelog.log.checkpoints import HIGH_WATERMARKS, format_offsets
+from tidelog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, format_offsets
 from tidelog.log.files import DELETED, LOG, TXN_INDEX, file_name
 from tidelog.records.checksum import crc32c
 from tidelog.spark.audit import Audit
@@ -110,6 +110,36 @@ def test_a_gap_and_a_missing_end_are_found(spark: Any, tmp_path: Path) -> None:
     kinds = {(one.kind, one.offset) for one in report.findings if one.kind != "replicas differ"}
     assert kinds == {("gap", 50), ("behind", 250)}
     assert report.counts["replicas differ"] == 11
+
+
+def test_a_replica_that_has_lost_its_front_is_found(spark: Any, tmp_path: Path) -> None:
+    """P8: no segment leaves before a checkpoint names a log start behind it, so that one that is
+    missing there is no sign of age, and nothing that the other replicas have is left out."""
+    batches = history()
+    subject = replicas(tmp_path, batches, batches)
+    Path(subject.replicas_of(0)[0].path(0)).unlink()
+    report = audited(spark, subject, ledger_of(spark, batches))
+    assert report.partitions[0].start == 0
+    assert report.counts == {"gap": 1, "replicas differ": 20, "acknowledged and lost": 100}
+    (gap,) = [one for one in report.findings if one.kind == "gap"]
+    assert (gap.offset, gap.what) == (0, "broker 1: begins only at 100")
+    assert report.ledger is not None
+    assert (report.ledger.aged_out, report.ledger.lost) == (0, 100)
+
+
+def test_what_was_removed_below_a_log_start_is_no_loss(spark: Any, tmp_path: Path) -> None:
+    """A log dir of tidelog's says where each log starts, one of Kafka's only where that is within
+    a segment."""
+    batches = history()
+    said = {"ours": format_offsets({TopicPartition(TOPIC, 0): 100}), "kafka's": b"0\n0\n"}
+    for name, log_starts in said.items():
+        subject = replicas(tmp_path / name, batches, batches)
+        first = subject.replicas_of(0)[0]
+        Path(first.path(0)).unlink()
+        (Path(first.log_dir) / LOG_STARTS).write_bytes(log_starts)
+        report = audited(spark, subject)
+        assert report.is_clean, report.findings
+        assert report.partitions[0].start == 100
 
 
 def test_a_record_that_is_there_twice_is_found(spark: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tidelog.base.ids import TopicPartition
 from tidelog.log.checkpoints import (
     HIGH_WATERMARKS,
+    LOG_STARTS,
     META_PROPERTIES,
     format_meta_properties,
     format_offsets,
@@ -84,6 +85,7 @@ def write_replica(folder: Path, broker: str, batches: Sequence[Stored], watermar
         (place / name).write_bytes(b"".join(batch.encoded() for batch in part))
     offsets = {TopicPartition(TOPIC, 0): watermark}
     (log_dir / HIGH_WATERMARKS).write_bytes(format_offsets(offsets))
+    (log_dir / LOG_STARTS).write_bytes(format_offsets({}))
     fields = {"version": "0", "broker.id": broker}
     (log_dir / META_PROPERTIES).write_bytes(format_meta_properties(fields))
     return log_dir

@@ -52,7 +52,8 @@ def audit(
     order, without a gap, every checksum good; those of a compacted topic the same last value of
     each key. Given a ledger, everything in it must be there, unchanged.
 
-    The files are read where Spark runs: brokers on this machine, or copies of their log dirs.
+    The files are read where Spark runs: brokers on this machine, or copies of their log dirs. Of
+    brokers that run copy replication-offset-checkpoint first and log-start-offset-checkpoint last.
     The status is 0 if all is well and 1 if not.
 
     \b

@@ -18,6 +18,7 @@ from tidelog.client.configs import Resource, describe_configs
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.log import txn_index
 from tidelog.log.checkpoints import (
+    CHECKSUM,
     HIGH_WATERMARKS,
     LOG_STARTS,
     META_PROPERTIES,
@@ -44,11 +45,15 @@ class Replica:
 
     @property
     def log_start_offset(self) -> int:
-        """From where on it has everything: files may go before a checkpoint says so."""
+        """From where on it should have everything. No segment of tidelog's leaves before a
+        checkpoint names a log start behind it, so that one which is missing there is missing.
+        Kafka's checkpoint, which has no checksum, does not name what begins with a segment."""
         bases = self.segments()
-        checkpointed = _checkpoint(self.log_dir, LOG_STARTS)
+        data = _read(self.log_dir, LOG_STARTS)
+        checkpointed = _offsets(self.log_dir, LOG_STARTS, data)
         named = checkpointed.get(TopicPartition(self.topic, self.partition), 0)
-        return max(named, bases[0] if bases else 0)
+        is_named_always = data is not None and CHECKSUM.encode() in data
+        return named if is_named_always or not bases else max(named, bases[0])
 
     def segments(self) -> list[int]:
         """The offsets at which its segments begin."""
@@ -134,7 +139,7 @@ def of_log_dirs(log_dirs: Iterable[str], topic: str, *, is_compacted: bool) -> S
     watermarks: dict[int, int] = {}
     for log_dir in log_dirs:
         broker = _broker_of(log_dir)
-        offsets = _checkpoint(log_dir, HIGH_WATERMARKS)
+        offsets = _offsets(log_dir, HIGH_WATERMARKS, _read(log_dir, HIGH_WATERMARKS))
         for partition in _partitions_in(log_dir, topic):
             known = offsets.get(TopicPartition(topic, partition), _UNKNOWN)
             watermarks[partition] = max(watermarks.get(partition, _UNKNOWN), known)
@@ -229,19 +234,23 @@ def _partitions_in(log_dir: str, topic: str) -> list[int]:
     return sorted(int(digits) for name, _, digits in parts if name == topic and digits.isdecimal())
 
 
-def _checkpoint(log_dir: str, name: str) -> dict[TopicPartition, int]:
+def _read(log_dir: str, name: str) -> bytes | None:
+    """None if there is no such file."""
     path = os.path.join(log_dir, name)
     if not os.path.exists(path):
-        return {}
+        return None
     with open(path, "rb") as file:
-        return parse_offsets(path, file.read())
+        return file.read()
+
+
+def _offsets(log_dir: str, name: str, data: bytes | None) -> dict[TopicPartition, int]:
+    return {} if data is None else parse_offsets(os.path.join(log_dir, name), data)
 
 
 def _broker_of(log_dir: str) -> str:
     """Its id; the name of the folder if nothing says it."""
-    path = os.path.join(log_dir, META_PROPERTIES)
-    if not os.path.exists(path):
+    data = _read(log_dir, META_PROPERTIES)
+    if data is None:
         return os.path.basename(os.path.normpath(log_dir))
-    with open(path, "rb") as file:
-        fields = parse_meta_properties(path, file.read())
+    fields = parse_meta_properties(os.path.join(log_dir, META_PROPERTIES), data)
     return fields.get("broker.id") or fields.get("node.id") or log_dir
