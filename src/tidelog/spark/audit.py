@@ -212,13 +212,14 @@ class Audit:
 
     def _repeats(self, good: "DataFrame") -> None:
         """A batch that an idempotent producer sent once must not be there twice (A3). It numbers
-        its records, from 0 on again when it runs out of numbers: by then as many have gone by."""
+        its records, from 0 on again when it runs out of numbers: by then as many have gone by. What
+        a cleaner has replaced meanwhile may have been read where it was and where it is."""
         same = ["partition", "broker", "producer_id", "producer_epoch", "base_sequence"]
         twice = (
             good.where("producer_id >= 0 and base_sequence >= 0")
             .groupBy(*same)
             .agg(
-                sql.count("*").alias("times"),
+                sql.count_distinct("offset").alias("times"),
                 sql.min("offset").alias("first"),
                 sql.max("offset").alias("offset"),
             )

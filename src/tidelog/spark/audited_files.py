@@ -25,10 +25,15 @@ from tidelog.log.checkpoints import (
     parse_meta_properties,
     parse_offsets,
 )
-from tidelog.log.files import DELETED, LOG, TXN_INDEX, base_offset_of, file_name
+from tidelog.log.files import DELETED, LOG, SWAP, TXN_INDEX, base_offset_of, file_name
 
 COMPACT: Final = "compact"
 _UNKNOWN: Final = -1
+_IN_USE: Final = ("", SWAP)
+"""Behind the name of a segment's file. What a cleaner made waits for its name until what it takes
+the place of has lost it (`cleaner.swap_in`): between the two a segment has only this one."""
+_SUFFIXES: Final = (*_IN_USE, "", DELETED)
+"""In this order one is found, whenever it is renamed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +62,7 @@ class Replica:
 
     def segments(self) -> list[int]:
         """The offsets at which its segments begin."""
-        found = (base_offset_of(name, LOG) for name in os.listdir(self.folder))
-        return sorted(base for base in found if base is not None)
+        return _bases(os.listdir(self.folder), LOG, _IN_USE)
 
     def path(self, base_offset: int) -> str:
         return os.path.join(self.folder, file_name(base_offset, LOG))
@@ -161,7 +165,7 @@ def _check_watermarks(replicas: Iterable[Replica], watermarks: Mapping[int, int]
     """Where nobody says how far records are committed none would be looked at, and all be well."""
     for one in replicas:
         paths = [one.path(base) for base in one.segments()]
-        if watermarks[one.partition] == _UNKNOWN and any(map(os.path.getsize, paths)):
+        if watermarks[one.partition] == _UNKNOWN and any(map(_has_content, paths)):
             raise BadValue(
                 f"{one.folder}: no {HIGH_WATERMARKS} says how far it is committed, in any of the "
                 "log dirs: copy them with that file"
@@ -170,31 +174,59 @@ def _check_watermarks(replicas: Iterable[Replica], watermarks: Mapping[int, int]
 
 def open_segment(path: str) -> int | None:
     """A file descriptor; None if the file went while nobody looked, as retention makes it."""
-    for name in (path, path + DELETED):
+    descriptor = _open(path)
+    if descriptor is None and not os.path.isdir(os.path.dirname(path)):
+        raise BadValue(unreadable(os.path.dirname(path)))
+    return descriptor
+
+
+def _open(path: str) -> int | None:
+    for suffix in _SUFFIXES:
         try:
-            return os.open(name, os.O_RDONLY)
+            return os.open(path + suffix, os.O_RDONLY)
         except FileNotFoundError:
             continue
-    if not os.path.isdir(os.path.dirname(path)):
-        raise BadValue(unreadable(os.path.dirname(path)))
     return None
+
+
+def _has_content(path: str) -> bool:
+    descriptor = _open(path)
+    if descriptor is None:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        return os.fstat(file.fileno()).st_size > 0
+
+
+def _content(path: str) -> bytes:
+    """Nothing if there is no such file."""
+    descriptor = _open(path)
+    if descriptor is None:
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
 
 
 def aborted_from(path: str, base_offset: int) -> list[txn_index.AbortedTransaction]:
     """What reaches into a segment of transactions that were aborted: its own index has it, or that
-    of a later one. A cleaner replaces those after the segment, so they are to be read before it."""
+    of a later one. A cleaner replaces those after the segment, so they are to be read before it.
+    Where the segment was replaced already what was deleted with it says what was aborted in it."""
     folder = os.path.dirname(path)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    is_in_use = base_offset in _bases(names, LOG, _IN_USE)
     found: list[txn_index.AbortedTransaction] = []
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        base = base_offset_of(name, TXN_INDEX)
-        if base is None or base < base_offset:
-            continue
-        try:
-            with open(os.path.join(folder, name), "rb") as file:
-                found += txn_index.decode(file.name, file.read())
-        except FileNotFoundError:
-            continue
+    for base in _bases(names, TXN_INDEX, _IN_USE if is_in_use else _SUFFIXES):
+        if base >= base_offset:
+            index = os.path.join(folder, file_name(base, TXN_INDEX))
+            found += txn_index.decode(index, _content(index))
+            if not is_in_use:
+                found += txn_index.decode(index, _content(index + DELETED))
     return found
+
+
+def _bases(names: Iterable[str], kind: str, suffixes: Iterable[str]) -> list[int]:
+    """The offsets at which segments begin that have a file of a kind, with one of the suffixes."""
+    found = {base_offset_of(name, kind + suffix) for name in names for suffix in suffixes}
+    return sorted(base for base in found if base is not None)
 
 
 def unreadable(folder: str) -> str:
