@@ -1,7 +1,8 @@
 """Queries commit to a group how far they are, and batches go on where the last one ended (P3)."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -9,13 +10,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_tidelog import commit_read
+from support.scripted_brokers import scripted
 from support.servers import Server
-from tidelog.base.errors import BadValue
+from tidelog.base.errors import BadValue, ErrorCode
 from tidelog.client.client import Client
 from tidelog.client.offsets import committed_offsets
+from tidelog.client.sockets import now_ms
+from tidelog.spark.group_commits import PATIENCE_MS, PAUSE_MS, GroupCommits
+from tidelog.spark.offsets import Planned, TopicOffsets
 from tidelog.spark.options import SourceOptions
+from tidelog.spark.stream_reader import TidelogStreamReader
 
 SECONDS_MAX = 120
+FIND_COORDINATOR: Final = 10
+OFFSET_COMMIT: Final = 8
 
 
 @pytest.fixture
@@ -93,6 +101,67 @@ def test_batches_go_on_where_the_group_is(
     assert take() == [b"c"]
     assert take() == []
     assert committed(bootstrap, group) == [3]
+
+
+class AwayCoordinator:
+    """Of all groups. Until it is back nobody knows who it is."""
+
+    def __init__(self) -> None:
+        self.is_back = False
+        self.committed: list[int] = []
+
+    def __call__(self, _: int, api: int, body: Any) -> Mapping[str, Any]:
+        if api == FIND_COORDINATOR:
+            code = ErrorCode.none if self.is_back else ErrorCode.coordinator_not_available
+            found = {"node_id": 1, "host": "", "port": 0, "error_code": code, "error_message": None}
+            return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+        assert api == OFFSET_COMMIT
+        (topic,) = body.topics
+        (one,) = topic.partitions
+        self.committed.append(one.committed_offset)
+        done = {"partition_index": one.partition_index, "error_code": ErrorCode.none}
+        return {"topics": [{"name": topic.name, "partitions": [done]}]}
+
+
+def parsed(address: str) -> SourceOptions:
+    options = {"kafka.bootstrap.servers": address, "subscribe": "t", "kafka.group.id": "g"}
+    return SourceOptions.parse(options, is_stream=True)
+
+
+def reached(offset: int) -> dict[str, Any]:
+    positions = {"t": TopicOffsets(topic_id=None, offsets={0: offset})}
+    return Planned(start=positions, end=positions).to_json()
+
+
+def test_a_coordinator_that_is_away_is_not_asked_for_again_and_again() -> None:
+    """P3: neither by each batch nor by a query that is idle; once it is back the group goes on."""
+    at_ms = 0
+    coordinator = AwayCoordinator()
+    with scripted(coordinator) as brokers:
+        commits = GroupCommits(parsed(brokers.addresses[1]), lambda: at_ms, is_patient=False)
+        commits.reached(reached(1))
+        tried = len(brokers.asked)
+        assert tried > 0
+        coordinator.is_back = True
+        for offset in (1, 1, 2, 3):
+            at_ms = PAUSE_MS - 1
+            commits.reached(reached(offset))
+        assert len(brokers.asked) == tried
+        at_ms = PAUSE_MS
+        for offset in (3, 4):
+            commits.reached(reached(offset))
+        assert coordinator.committed == [3, 4]
+        commits.close()
+
+
+def test_no_batch_waits_long_for_a_coordinator_that_is_away() -> None:
+    """P3: a query goes by its checkpoint, and not by the group."""
+    with scripted(AwayCoordinator()) as brokers:
+        reader = TidelogStreamReader(parsed(brokers.addresses[1]))
+        began_ms = now_ms()
+        reader.commit(reached(1))
+        assert now_ms() - began_ms < 10 * PATIENCE_MS
+        reader.stop()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._ends_with_what_is_there = False
 
     @cached_property
     def _logs(self) -> "BrokerLogs":
@@ -48,9 +49,10 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _commits(self) -> "GroupCommits":
+        from tidelog.client.sockets import now_ms
         from tidelog.spark.group_commits import GroupCommits
 
-        return GroupCommits(self._logs, self._options.group_id)
+        return GroupCommits(self._options, now_ms, is_patient=self._ends_with_what_is_there)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._planner.initial()
@@ -76,6 +78,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.seen()
 
     def prepareForTriggerAvailableNow(self) -> None:
+        # Before anything is committed: it comes first.
+        self._ends_with_what_is_there = True
         self._planner.stop_at_what_is_there()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -89,3 +93,4 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._logs.close()
+        self._commits.close()
