@@ -1,7 +1,8 @@
 """Topics as a DataFrame: what is there between two places when the DataFrame is first used.
 
 A DataFrame keeps the tasks of its first action, so it is a snapshot: what is written later is seen
-by the next `load()`.
+by the next `load()`. A Spark Connect server keeps them as long as it remembers the plan
+(`read_commits`).
 """
 
 from collections.abc import Iterator, Sequence
