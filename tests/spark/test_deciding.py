@@ -26,7 +26,7 @@ from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.task_writing import Place, prepare_rows
 
 ROWS = [b"row-%d" % number for number in range(30)]
-STEPS = 11
+STEPS = 12
 """More calls of brokers than any commit here makes."""
 CARRYING_OUT = 8
 """The first call after the decision that does something."""
@@ -148,7 +148,7 @@ def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
         except Killed:
             pass
         else:
-            assert step > 10, "it makes at least ten calls"
+            assert step > 11, "it makes at least eleven calls"
     query.deciding().commit(query.run(1, 3))
     query.deciding().commit(query.run(2, 1, [b"after"]))
     assert query.seen(log_server) == Counter([b"before", *ROWS, b"after"])
@@ -179,6 +179,39 @@ def test_a_commit_that_fails_after_the_decision_is_not_taken_back_by_abort(
     query.deciding().abort(prepared)
     query.deciding().commit(query.run(0, 1))
     assert query.seen(log_server) == Counter(ROWS)
+
+
+@pytest.mark.parametrize("is_abandoned", [False, True])
+def test_what_a_driver_decided_and_did_not_carry_out_is_carried_out_by_a_later_batch(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch, is_abandoned: bool
+) -> None:
+    """In a series of batch writes nobody need try the same one again."""
+    prepared = query.run(0, 3)
+    with monkeypatch.context() as patch:
+        dying_at(CARRYING_OUT + 1, patch, is_done=False)
+        with pytest.raises(Killed):
+            query.deciding().commit(prepared)
+    later = query.run(1, 1, [b"next"])
+    if is_abandoned:
+        query.deciding().abort(later)
+    else:
+        query.deciding().commit(later)
+    assert query.seen(log_server) == Counter(ROWS if is_abandoned else [*ROWS, b"next"])
+    assert query.open_now() == []
+
+
+def test_what_a_commit_decided_and_did_not_carry_out_is_carried_out_by_abort(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that is in no series is not tried again under its name."""
+    prepared = query.run(0, 3)
+    with monkeypatch.context() as patch:
+        dying_at(CARRYING_OUT + 1, patch, is_done=False)
+        with pytest.raises(Killed):
+            query.deciding().commit(prepared)
+    query.deciding().abort(prepared)
+    assert query.seen(log_server) == Counter(ROWS)
+    assert query.open_now() == []
 
 
 def test_a_batch_that_fails_leaves_nothing_under_the_names_of_the_batch_before(

@@ -7,6 +7,7 @@ whoever comes next, however often: the same batch, run again, finds it and carri
 """
 
 import time
+from dataclasses import replace
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -58,6 +59,7 @@ class Deciding:
             self._leave(wanted, but=known)
             return known
         if known is None or known.batch < wanted.batch:
+            self._complete(known)
             self._check_open(wanted)
             self._decide(driver, wanted, known)
             known = wanted
@@ -72,8 +74,9 @@ class Deciding:
         begun are shut out, those that begin later find that their run was given up."""
         driver, known = self._take_over()
         self._note(driver, group_of_ends(self._query), end_of(unwanted.run))
+        self._complete(known)
         if known is not None and known.batch < unwanted.batch:
-            # Carried out long ago: its tasks' names may be those of tasks that have failed now.
+            # It is over: its tasks' names may be those of tasks that have failed now.
             known = None
         if known is None:
             self._leave(unwanted, but=None)
@@ -136,6 +139,21 @@ class Deciding:
                 f"{', '.join(lost)} wrote, but that had been given up by then: its rows are lost. "
                 f"A driver must come back within transaction.max.timeout.ms",
             )
+
+    def _complete(self, decision: Decision | None) -> None:
+        """Carries out what is left to do of an earlier decision. Who made it may be gone, and in a
+        series of batch writes nobody need come back to it; once another one is made, or what is
+        open is given up, half of its rows would be lost."""
+        if decision is None or not decision.tasks:
+            return
+        expected = decision.transactions(self._query)
+        found = describe_transactions(self._client, [one.transactional_id for one in expected])
+        left = tuple(
+            task
+            for task, one in zip(decision.tasks, expected, strict=True)
+            if _is_open(one, found[one.transactional_id])
+        )
+        self._carry_out(replace(decision, tasks=left))
 
     def _leave(self, prepared: Decision, but: Decision | None) -> None:
         """Aborts what was prepared and is not part of another decision."""
