@@ -21,13 +21,22 @@ from tidelog.client.transacting import FENCED, begin, commit_offsets
 from tidelog.client.transactions import TransactionFilter, list_transactions
 from tidelog.spark import deciding, task_writing
 from tidelog.spark.deciding import Deciding, check_run, last_decision
-from tidelog.spark.decisions import Decision, Task, decision_in, group_of, prefix_of
+from tidelog.spark.decisions import (
+    NOTE_CHARACTERS_MAX,
+    Decision,
+    Task,
+    decision_in,
+    group_of,
+    prefix_of,
+)
+from tidelog.spark.series import Numbers, numbers_in
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.task_writing import Place, prepare_rows
 
 ROWS = [b"row-%d" % number for number in range(30)]
 STEPS = 12
-"""More calls of brokers than any commit here makes."""
+STEPS_IN_SERIES = 15
+"""One more than the calls of brokers that a commit makes here."""
 CARRYING_OUT = 8
 """The first call after the decision that does something."""
 
@@ -135,22 +144,29 @@ def dying_at(step: int, monkeypatch: pytest.MonkeyPatch, *, is_done: bool) -> No
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-@pytest.mark.parametrize("step", range(1, STEPS))
+@pytest.mark.parametrize(
+    ("step", "in_series"),
+    [
+        *((step, False) for step in range(1, STEPS)),
+        *((step, True) for step in range(1, STEPS_IN_SERIES)),
+    ],
+)
 def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
-    step: int, is_done: bool, query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+    step: int,
+    in_series: bool,
+    is_done: bool,
+    query: Query,
+    log_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    query.deciding().commit(query.run(0, 2, [b"before"]))
+    query.deciding().commit(query.run(0, 2, [b"before"]), in_series=in_series)
     prepared = query.run(1, 2)
     with monkeypatch.context() as patch:
         dying_at(step, patch, is_done=is_done)
-        try:
-            query.deciding().commit(prepared)
-        except Killed:
-            pass
-        else:
-            assert step > 11, "it makes at least eleven calls"
-    query.deciding().commit(query.run(1, 3))
-    query.deciding().commit(query.run(2, 1, [b"after"]))
+        with pytest.raises(Killed):
+            query.deciding().commit(prepared, in_series=in_series)
+    query.deciding().commit(query.run(1, 3), in_series=in_series)
+    query.deciding().commit(query.run(2, 1, [b"after"]), in_series=in_series)
     assert query.seen(log_server) == Counter([b"before", *ROWS, b"after"])
     assert query.open_now() == []
 
@@ -344,6 +360,56 @@ def test_of_two_drivers_on_one_checkpoint_one_decides(query: Query, log_server: 
     with pytest.raises(KafkaError, match="another driver runs on this checkpoint"):
         query.deciding().commit(query.run(0, 1))
     assert query.seen(log_server) == Counter([*ROWS, b"next"])
+
+
+def test_a_write_of_a_series_that_was_overtaken_says_so(query: Query, log_server: Server) -> None:
+    """Its rows were given up with the decision about the other one."""
+    overtaken, other = query.run(5, 2), query.run(6, 1, [b"other"])
+    query.deciding().commit(other, in_series=True)
+    with pytest.raises(KafkaError, match="number 5 is not written and cannot be, since number 6"):
+        query.deciding().commit(overtaken, in_series=True)
+    query.deciding().abort(overtaken)
+    assert query.seen(log_server) == Counter([b"other"])
+    assert query.open_now() == []
+
+
+def test_a_number_of_a_series_that_was_never_written_is_not_taken_for_a_repeated_one(
+    query: Query, log_server: Server
+) -> None:
+    for number in (5, 6, 8):
+        query.deciding().commit(query.run(number, 1, [b"%d" % number]), in_series=True)
+    for number in (8, 5, 6):
+        query.deciding().commit(query.run(number, 1), in_series=True)
+    for number in (7, 4):
+        with pytest.raises(KafkaError, match=f"number {number} is not written"):
+            query.deciding().commit(query.run(number, 1), in_series=True)
+    assert query.seen(log_server) == Counter([b"5", b"6", b"8"])
+
+
+def test_a_number_below_what_was_written_before_numbers_were_noted_counts_as_written(
+    query: Query, log_server: Server
+) -> None:
+    query.deciding().commit(query.run(5, 1, [b"5"]))
+    query.deciding().commit(query.run(3, 1), in_series=True)
+    query.deciding().commit(query.run(8, 1, [b"8"]), in_series=True)
+    query.deciding().commit(query.run(3, 1), in_series=True)
+    with pytest.raises(KafkaError, match="number 7 is not written"):
+        query.deciding().commit(query.run(7, 1), in_series=True)
+    assert query.seen(log_server) == Counter([b"5", b"8"])
+
+
+def test_of_very_many_numbers_of_a_series_the_oldest_count_as_written() -> None:
+    numbers = Numbers()
+    for number in range(0, 4_000, 2):
+        numbers = numbers.with_range(number, number)
+    [(_, note)] = numbers.offsets().values()
+    assert len(note) <= NOTE_CHARACTERS_MAX
+    found = numbers_in([note])
+    assert all(number in found for number in range(0, 4_000, 2))
+    assert [number for number in range(3_500, 4_001) if number not in found] == [
+        *range(3_501, 4_000, 2),
+        4_000,
+    ]
 
 
 def test_a_driver_that_was_overtaken_while_it_decided_does_not_decide(

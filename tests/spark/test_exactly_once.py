@@ -113,7 +113,9 @@ def test_a_write_of_a_series_is_written_once(
     write(["a", "b"], 0)
     write(["c"], 1)
     write(["a", "b"], 0)
-    write(["d"], 2)
+    write(["d"], 3)
+    with pytest.raises(Exception, match="number 2 is not written and cannot be"):
+        write(["never"], 2)
     assert sorted(committed(bootstrap, topic, 4)) == ["a", "b", "c", "d"]
 
 

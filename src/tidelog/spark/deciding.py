@@ -31,6 +31,7 @@ from tidelog.spark.decisions import (
     group_of_ends,
     prefix_of,
 )
+from tidelog.spark.series import Numbers, group_of_numbers, numbers_in
 
 _PAUSE_S: Final = 0.2
 _TRANSACTION_MS: Final = 900_000
@@ -48,20 +49,23 @@ class Deciding:
         self._patience_ms = patience_ms
         self._transaction_ms = transaction_ms_max(client)
 
-    def commit(self, wanted: Decision, *, may_be_done: bool = False) -> Decision:
+    def commit(self, wanted: Decision, *, in_series: bool = False) -> Decision:
         """Decides for what was prepared, unless the batch was decided before; what was decided is
         carried out in either case, and returned. A later batch than this must not have been
-        decided, unless that may be so because this one was written long ago."""
+        decided, but in a series of batch writes this one may have been written long ago: then
+        its tasks have found that out, and prepared nothing."""
         driver, known = self._take_over()
+        numbers = self._numbers(known, stable_only=True) if in_series else None
         if known is not None and known.batch > wanted.batch:
-            if not may_be_done:
+            if numbers is None:
                 raise _overtaken(self._query, wanted.batch, known.batch)
-            self._leave(wanted, but=known)
+            if wanted.tasks or wanted.batch not in numbers:
+                raise _out_of_order(self._query, wanted.batch, known.batch)
             return known
         if known is None or known.batch < wanted.batch:
             self._complete(known)
             self._check_open(wanted)
-            self._decide(driver, wanted, known)
+            self._decide(driver, wanted, known, numbers)
             known = wanted
         self._carry_out(known)
         self._leave(wanted, but=known)
@@ -101,13 +105,34 @@ class Deciding:
                 f"runs on this checkpoint",
             )
 
-    def _decide(self, driver: OpenTransaction, wanted: Decision, known: Decision | None) -> None:
+    def _numbers(self, known: Decision | None, *, stable_only: bool) -> Numbers:
+        """Which were written of a series. Of what was before the first note nobody knows better
+        than that it was written."""
+        found = _committed(self._client, group_of_numbers(self._query), stable_only=stable_only)
+        numbers = numbers_in(one.metadata for one in found.values())
+        if known is None or known.batch in numbers:
+            return numbers
+        return numbers.with_range(known.batch if found else 0, known.batch)
+
+    def _decide(
+        self,
+        driver: OpenTransaction,
+        wanted: Decision,
+        known: Decision | None,
+        numbers: Numbers | None,
+    ) -> None:
         """All at once, and only if no other driver has taken over; who looks sees it then."""
         group = group_of(self._query)
+        if numbers is not None:
+            noted = numbers.with_range(wanted.batch, wanted.batch)
+            commit_offsets(self._client, driver, group_of_numbers(self._query), noted.offsets())
         commit_offsets(self._client, driver, group, wanted.offsets())
         # Whoever takes that down is the group's coordinator. The one that was asked before may have
         # been replaced without knowing it, and then told of what was decided until then.
-        if last_decision(self._client, self._query) != known:
+        is_known = last_decision(self._client, self._query) == known
+        if numbers is not None:
+            is_known = is_known and self._numbers(known, stable_only=False) == numbers
+        if not is_known:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
                 f"query {self._query}, batch {wanted.batch}: a decision was made that the "
@@ -229,6 +254,14 @@ def transaction_ms_max(client: Client) -> int:
         raise configs
     values = {one.name: one.value for one in configs}
     return int(values["transaction.max.timeout.ms"] or _TRANSACTION_MS)
+
+
+def _out_of_order(series: str, number: int, decided: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_txn_state,
+        f"series {series}: number {number} is not written and cannot be, since number {decided} "
+        "was: the numbers of a series must grow, and one writer at a time may write to it",
+    )
 
 
 def _overtaken(query: str, batch: int, decided: int) -> KafkaError:

@@ -42,7 +42,8 @@ class TaskWritten(WriterCommitMessage):
 
 class TidelogWriter(DataSourceArrowWriter):
     """Exactly once, a write is all or nothing; one of a series (`txnAppId`) that was written
-    before, by its number (`txnVersion`), is not written again."""
+    before, by its number (`txnVersion`), is not written again. Numbers must grow: one that was
+    passed over is refused."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -61,11 +62,12 @@ class TidelogWriter(DataSourceArrowWriter):
         return _write(self._options, iterator)
 
     def commit(self, messages: Messages) -> None:
+        in_series = self._options.series is not None
         _settle(
             self._options,
             messages,
             self._number,
-            lambda deciding, decision: deciding.commit(decision, may_be_done=True),
+            lambda deciding, decision: deciding.commit(decision, in_series=in_series),
         )
 
     def abort(self, messages: Messages) -> None:
