@@ -15,12 +15,14 @@ from confluent_kafka import TopicPartition
 from clients.confluent import consumer
 from support.servers import Server
 from tidelog.base.errors import BadValue, KafkaError
+from tidelog.client.addresses import Address
 from tidelog.client.client import Client
+from tidelog.client.errors import Unreachable
 from tidelog.client.offsets import Committed, committed_by_groups
 from tidelog.client.transacting import FENCED, begin, commit_offsets
 from tidelog.client.transactions import TransactionFilter, list_transactions
 from tidelog.spark import deciding, task_writing
-from tidelog.spark.deciding import Deciding, check_run, last_decision
+from tidelog.spark.deciding import Deciding, check_run, last_decision, transaction_ms_max
 from tidelog.spark.decisions import (
     NOTE_CHARACTERS_MAX,
     Decision,
@@ -28,6 +30,7 @@ from tidelog.spark.decisions import (
     decision_in,
     group_of,
     prefix_of,
+    run_in_batch,
 )
 from tidelog.spark.series import Numbers, numbers_in
 from tidelog.spark.sink_options import SinkOptions
@@ -339,6 +342,57 @@ def test_a_late_copy_of_a_task_leaves_the_next_batch_alone(
     query.deciding().commit(prepared)
     assert query.seen(log_server) == Counter([b"before", *ROWS])
     assert query.open_now() == []
+
+
+def test_a_copy_that_begins_while_the_next_batch_is_written_leaves_it_alone(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it asked first was answered before the decision, and then it was cut off for a while."""
+    first, second = run_in_batch("run", 0), run_in_batch("run", 1)
+    prepared = query.run(0, 2, run=first)
+    later: list[Task | None] = []
+
+    def begun_later(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        query.deciding().commit(prepared)
+        later.append(query.prepare(second, 1, 7, [b"next"]))
+        return begin(*arguments)
+
+    monkeypatch.setattr(task_writing, "begin", begun_later)
+    query.prepare(first, 0, 7, ROWS)
+    [task] = later
+    assert task is not None
+    query.deciding().commit(Decision(batch=1, run=second, tasks=(task,)))
+    assert query.seen(log_server) == Counter([*ROWS, b"next"])
+    assert query.open_now() == []
+
+
+def test_what_a_copy_asks_that_takes_long_it_asks_before_whether_it_is_late(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = query.run(0, 2)
+
+    def told_later(client: Client) -> int:
+        query.deciding().commit(prepared)
+        return transaction_ms_max(client)
+
+    monkeypatch.setattr(task_writing, "transaction_ms_max", told_later)
+    assert query.prepare(prepared.run, 0, 0, ROWS) is None
+    assert query.seen(log_server) == Counter(ROWS)
+
+
+def test_a_task_whose_coordinator_is_slow_finds_meanwhile_that_it_is_late(
+    query: Query, log_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = query.run(0, 2)
+
+    def unanswered(_client: Client, name: str, _timeout_ms: int) -> Any:
+        query.deciding().commit(prepared)
+        raise Unreachable(Address("broker", 9092), f"no answer about {name}")
+
+    monkeypatch.setattr(task_writing, "begin", unanswered)
+    assert query.prepare(prepared.run, 0, 0, ROWS) is None
+    assert query.seen(log_server) == Counter(ROWS)
 
 
 def test_a_copy_that_is_not_done_when_the_decision_is_made_is_swept_away(

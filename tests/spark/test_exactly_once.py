@@ -1,5 +1,6 @@
 """From a topic through Spark to a topic, exactly once (P4); the steps are in `test_deciding.py`."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,12 @@ def test_what_was_committed_goes_through_once_and_what_was_aborted_does_not(
     produce(bootstrap, source, ["d"])
     copy(rows, bootstrap, target, tmp_path / "checkpoint")
     assert sorted(committed(bootstrap, target, 4)) == ["a", "b", "c", "d"]
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
     with Client(bootstrap) as client:
         assert list_transactions(client, TransactionFilter(states=("Ongoing",))) == []
+        names = [one.transactional_id for one in list_transactions(client, TransactionFilter())]
+    runs = {name.rsplit("/", 2)[0] for name in names if name.startswith(f"tl/{query}/")}
+    assert {run.rpartition("/")[2] for run in runs} >= {"0", "1"}, "others in each batch"
     everything = spark.read.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
     seen = everything.options(subscribe=target, **{"kafka.isolation.level": "read_committed"})
     assert Counter(row.value for row in seen.load().collect()) == Counter([b"a", b"b", b"c", b"d"])

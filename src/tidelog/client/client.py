@@ -5,8 +5,8 @@ time for it is over. Two cases are told at once instead: no bootstrap server can
 the beginning, and a change whose answer was lost, since it may have been made.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -49,6 +49,16 @@ class Client(Closing):
         for connection in self._lent:
             connection.close()
         self._lent.clear()
+
+    @contextmanager
+    def within(self, timeout_ms: int) -> Generator[None]:
+        """For what is asked meanwhile there is no more time than this."""
+        before = self.timeout_ms
+        self.timeout_ms = min(before, timeout_ms)
+        try:
+            yield
+        finally:
+            self.timeout_ms = before
 
     def cluster(
         self, topics: Iterable[str] | None = None, *, create_topics: bool = False

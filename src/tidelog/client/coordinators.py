@@ -19,7 +19,7 @@ from tidelog.client.sockets import now_ms, pause_ms
 
 Kind = Literal["group", "transaction"]
 _KINDS: Final[dict[Kind, int]] = {"group": 0, "transaction": 1}
-_LATER: Final = frozenset(
+LATER: Final = frozenset(
     (
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
@@ -74,7 +74,7 @@ def ask_coordinators(client: Client, question: Question, names: Iterable[str]) -
     """In the order of the names."""
     wanted = list(dict.fromkeys(names))
     # A change that was not acknowledged in time may have been made.
-    retried = _LATER if question.api.is_change else _LATER | {ErrorCode.request_timed_out}
+    retried = LATER if question.api.is_change else LATER | {ErrorCode.request_timed_out}
     deadline_ms = now_ms() + client.timeout_ms
     found: dict[str, Told] = {}
     left = wanted
@@ -100,7 +100,7 @@ def ask_every_broker(client: Client, api: Api, values: Values) -> dict[int, Any]
         for broker in left:
             code = _ask_broker(client, api, values, broker, found)
             is_late = now_ms() + PAUSE_MS > deadline_ms
-            if code is not ErrorCode.none and (is_late or code not in _LATER):
+            if code is not ErrorCode.none and (is_late or code not in LATER):
                 raise KafkaError(code, f"broker {broker}: {code.name.replace('_', ' ')}")
         if any(broker not in found for broker in left):
             pause_ms(PAUSE_MS)

@@ -17,6 +17,7 @@ from tidelog.client.transacting import OpenTransaction
 
 NOTE_CHARACTERS_MAX: Final = 3_500
 NOTES_MAX: Final = 50
+_BATCHES_APART: Final = 32
 
 
 class Task(NamedTuple):
@@ -31,6 +32,13 @@ class Task(NamedTuple):
 def name_of(query: str, run: str, number: int, attempt: int) -> str:
     """The transactional id of a task."""
     return f"{prefix_of(query, run)}{number}/{attempt}"
+
+
+def run_in_batch(run: str, batch: int) -> str:
+    """How a run of a stream goes by in one of its batches, so that its tasks have other names than
+    those of the next batches: to begin under a name gives up what was written under it. Names are
+    kept for days by brokers, and are used again after a while."""
+    return f"{run}/{batch % _BATCHES_APART}"
 
 
 def prefix_of(query: str, run: str | None = None) -> str:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.base.errors import BadValue
 from tidelog.spark.deciding import Deciding
-from tidelog.spark.decisions import Decision, Task
+from tidelog.spark.decisions import Decision, Task, run_in_batch
 from tidelog.spark.sink_columns import check_columns
 from tidelog.spark.sink_options import SinkOptions
 
@@ -125,7 +125,8 @@ def _prepare(
 
 
 def _batch_of_task() -> tuple[str, str, int]:
-    """Query, run and batch. The query stays the same over restarts, the run does not (trap 7)."""
+    """Query, run in this batch, and batch. The query stays the same over restarts, the run does
+    not (trap 7)."""
     context = _context()
     query = context.getLocalProperty("sql.streaming.queryId")
     run = context.getLocalProperty("spark.jobGroup.id")
@@ -133,7 +134,7 @@ def _batch_of_task() -> tuple[str, str, int]:
     assert query is not None, "a stream's tasks are told its query"
     assert run is not None, "a stream's tasks are told its run"
     assert batch is not None, "a stream's tasks are told their batch"
-    return query, run, int(batch)
+    return query, run_in_batch(run, int(batch)), int(batch)
 
 
 def _context() -> TaskContext:

@@ -12,9 +12,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.client.client import Client
+from tidelog.client.coordinators import LATER
 from tidelog.client.errors import Unreachable
+from tidelog.client.leaders import PAUSE_MS
+from tidelog.client.sockets import now_ms, pause_ms
 from tidelog.client.transacting import OpenTransaction, begin, end
 from tidelog.client.writing import BatchWriter
 from tidelog.spark.copy_targets import batch_bytes_max
@@ -25,6 +28,8 @@ from tidelog.spark.sink_options import SinkOptions
 
 _NEW_TOPIC_MS: Final = 5_000
 _FIRST_PARTITION_MAX: Final = 1 << 30
+_BEGIN_MS: Final = 5_000
+_PASSING: Final = LATER | {ErrorCode.request_timed_out}
 
 
 def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Counter[tuple[str, int]]:
@@ -59,13 +64,11 @@ def prepare_rows(
     if first is None:
         return Counter(), None
     with options.sending.client() as client:
-        if _is_decided(client, place):
-            # A late copy. Another stage, or a later batch, may have given its name to a task whose
-            # rows count: to begin would abort them.
+        transaction = _begin(client, place, transaction_ms_max(client))
+        if transaction is None:
             for _ in rows:
                 pass
             return Counter(), None
-        transaction = begin(client, place.transactional_id, transaction_ms_max(client))
         check_run(client, place.query, place.run)
         try:
             counts = _write(options, chain([first], rows), client, transaction)
@@ -77,6 +80,23 @@ def prepare_rows(
         if _is_decided(client, place):
             end(client, transaction, is_commit=False)
         return counts, transaction
+
+
+def _begin(client: Client, place: Place, timeout_ms: int) -> OpenTransaction | None:
+    """None for a late copy, if the batch was decided before. Another stage, or a later batch, may
+    have given its name to a task whose rows count: to begin would abort them. So that is asked
+    before each attempt, and none lasts until names are used again."""
+    deadline_ms = now_ms() + client.timeout_ms
+    while not _is_decided(client, place):
+        try:
+            with client.within(_BEGIN_MS):
+                return begin(client, place.transactional_id, timeout_ms)
+        except (Unreachable, KafkaError) as error:
+            is_final = isinstance(error, KafkaError) and error.code not in _PASSING
+            if is_final or now_ms() + PAUSE_MS > deadline_ms:
+                raise
+            pause_ms(PAUSE_MS)
+    return None
 
 
 def _is_decided(client: Client, place: Place) -> bool:
