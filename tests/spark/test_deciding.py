@@ -3,6 +3,7 @@ that do not know of one another (P4, trap 7). Without Spark: what it would do is
 transactions of tasks on a real broker, read by confluent-kafka.
 """
 
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,8 +14,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from clients.confluent import consumer
+from support import scripted_brokers
+from support.scripted_brokers import scripted
 from support.servers import Server
-from tidelog.base.errors import BadValue, KafkaError
+from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.client.addresses import Address
 from tidelog.client.client import Client
 from tidelog.client.errors import Unreachable
@@ -37,6 +40,7 @@ from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.task_writing import Place, prepare_rows
 
 ROWS = [b"row-%d" % number for number in range(30)]
+DESCRIBE_CONFIGS = 32
 STEPS = 12
 STEPS_IN_SERIES = 15
 """One more than the calls of brokers that a commit makes here."""
@@ -529,6 +533,29 @@ def test_what_was_decided_and_then_given_up_is_said_loudly(
     begin(query.client, first.transactional_id, 60_000)
     with pytest.raises(KafkaError, match=f"decided to commit what {first.transactional_id} wrote"):
         query.deciding().commit(query.run(0, 1))
+
+
+def test_how_long_transactions_may_last_another_broker_says_where_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It need not lead or coordinate anything, and stays in the cluster until its session ends."""
+    monkeypatch.setitem(scripted_brokers._SERVED_MAX, DESCRIBE_CONFIGS, 4)
+    is_over = threading.Event()
+
+    def told(number: int, key: int, _body: Any) -> Any:
+        assert key == DESCRIBE_CONFIGS
+        if number == 1:
+            is_over.wait()
+        config = {"name": "transaction.max.timeout.ms", "value": f"{number}000", "read_only": False}
+        config |= {"config_source": 5, "is_sensitive": False, "synonyms": []}
+        row = {"error_code": ErrorCode.none, "error_message": None, "configs": [config]}
+        return {"results": [row | {"resource_type": 4, "resource_name": str(number)}]}
+
+    with scripted(told) as brokers, Client(brokers.addresses[2], timeout_ms=10_000) as client:
+        try:
+            assert transaction_ms_max(client) == 2_000
+        finally:
+            is_over.set()
 
 
 def test_a_decision_of_very_many_tasks_is_spread_over_several_notes() -> None:

@@ -14,8 +14,11 @@ from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.configs import Resource, describe_configs
+from tidelog.client.coordinators import LATER
 from tidelog.client.errors import Unreachable
+from tidelog.client.leaders import PAUSE_MS
 from tidelog.client.offsets import Committed, committed_by_groups
+from tidelog.client.sockets import now_ms, pause_ms
 from tidelog.client.transacting import FENCED, OpenTransaction, begin, commit_offsets, end
 from tidelog.client.transactions import (
     Transaction,
@@ -34,6 +37,7 @@ from tidelog.spark.decisions import (
 from tidelog.spark.series import Numbers, group_of_numbers, numbers_in
 
 _PAUSE_S: Final = 0.2
+_TELLING_MS: Final = 1_000
 _TRANSACTION_MS: Final = 900_000
 """Kafka's own default, where a broker keeps it to itself."""
 
@@ -247,9 +251,28 @@ def _is_open(expected: OpenTransaction, found: Transaction | KafkaError) -> bool
 
 
 def transaction_ms_max(client: Client) -> int:
-    """How long brokers let a transaction be open."""
-    broker = Resource("broker", str(min(client.cluster([]).brokers)))
-    configs = describe_configs(client, [broker])[broker]
+    """How long brokers let a transaction be open, as the first of them says that answers: any may
+    be away, and be counted among them until its session is over."""
+    deadline_ms = now_ms() + client.timeout_ms
+    patience_ms = _TELLING_MS
+    trouble: Exception = KafkaError(ErrorCode.broker_not_available, "there are no brokers")
+    while now_ms() <= deadline_ms:
+        for broker in sorted(client.cluster([]).brokers):
+            try:
+                with client.within(patience_ms):
+                    return _transaction_ms_of(client, broker)
+            except (Unreachable, KafkaError) as error:
+                if isinstance(error, KafkaError) and error.code not in LATER:
+                    raise
+                trouble = error
+        patience_ms *= 2
+        pause_ms(PAUSE_MS)
+    raise trouble
+
+
+def _transaction_ms_of(client: Client, broker: int) -> int:
+    resource = Resource("broker", str(broker))
+    configs = describe_configs(client, [resource])[resource]
     if isinstance(configs, KafkaError):
         raise configs
     values = {one.name: one.value for one in configs}
