@@ -31,6 +31,8 @@ class Brokers(ScriptedBrokers):
     """Who leads by what the one says that is cut off."""
     former_id = UUID(int=7)
     """Of the topic, by what it says."""
+    has_heard = True
+    """Whether it knows of the topic at all."""
     tells_ends = True
     """Whether there is anything in answers to ListOffsets."""
 
@@ -50,8 +52,9 @@ class Brokers(ScriptedBrokers):
             "replica_nodes": [CUT_OFF, DEPOSED, LEADER],
             "isr_nodes": [CUT_OFF, DEPOSED, LEADER],
         }
+        is_known = number != CUT_OFF or self.has_heard
         topic = {
-            "error_code": ErrorCode.none,
+            "error_code": ErrorCode.none if is_known else ErrorCode.unknown_topic_or_partition,
             "name": "t",
             "topic_id": self.former_id if number == CUT_OFF else UUID(int=7),
             "is_internal": False,
@@ -133,6 +136,17 @@ def test_a_topic_that_was_made_again_is_read_though_one_broker_knows_the_former(
         assert read_all(reader, wanted) == [(0, b"a"), (1, b"b")]
         with pytest.raises(DataLost, match="deleted and made again"):
             read_all(reader, replace(wanted, topic_id=UUID(int=5).bytes))
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_topic_is_read_though_one_broker_has_not_heard_of_it(
+    brokers: Brokers, client: Client, is_known: bool
+) -> None:
+    """It was made since that one was cut off."""
+    brokers.has_heard = False
+    wanted = replace(whole("t", END), topic_id=UUID(int=7).bytes if is_known else None)
+    with RangeReader(client) as reader:
+        assert read_all(reader, wanted) == [(0, b"a"), (1, b"b")]
 
 
 def test_where_a_partition_ends_the_leader_says(client: Client) -> None:

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
@@ -21,6 +21,13 @@ from tidelog.spark.stream_planning import IDLE_MS, StreamPlanner
 DEPOSED, LEADER, OTHER = 1, 2, 3
 LIST_OFFSETS, LATEST = 2, -1
 ENDS = {DEPOSED: 1, LEADER: 3}
+UNKNOWN: Final = {
+    "error_code": ErrorCode.unknown_topic_or_partition,
+    "name": "t",
+    "topic_id": UUID(int=0),
+    "is_internal": False,
+    "partitions": [],
+}
 
 
 class Brokers(ScriptedBrokers):
@@ -28,11 +35,18 @@ class Brokers(ScriptedBrokers):
     """So many partitions were added since one of them was cut off."""
     former_id = UUID(int=7)
     """Of the topic, by what that one says."""
+    has_heard = True
+    """Whether that one knows of the topic at all."""
+    is_deleted = False
+    """By what the others say."""
 
     def _values(self, number: int, key: int, body: Any) -> Any:
         values = super()._values(number, key, body)
         if key != METADATA:
             return values
+        is_known = self.has_heard if number == DEPOSED else not self.is_deleted
+        if not is_known:
+            return {**values, "cluster_id": "c", "topics": [UNKNOWN]}
         leader, epoch = (DEPOSED, 0) if number == DEPOSED else (LEADER, 1)
         partitions = [
             {
@@ -170,6 +184,37 @@ def test_a_topic_is_not_another_one_where_a_broker_knows_the_former(
         if is_bounded:
             later.stop_at_what_is_there()
         assert later.next(first, is_limited=False) == first
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_a_topic_is_not_gone_where_a_broker_has_not_heard_of_it(
+    brokers: Brokers, is_bounded: bool
+) -> None:
+    """The topic was made when that one was cut off already, or that one has just started."""
+    brokers.has_heard = False
+    with planner(brokers, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+    with planner(brokers, DEPOSED, OTHER, LEADER) as later:
+        if is_bounded:
+            later.stop_at_what_is_there()
+        assert later.next(first, is_limited=False) == first
+
+
+def test_a_new_query_finds_a_topic_of_which_a_broker_has_not_heard(brokers: Brokers) -> None:
+    brokers.has_heard = False
+    with planner(brokers, DEPOSED, OTHER, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+    assert first["to"]["t"]["partitions"] == {"0": 3}
+
+
+def test_a_topic_of_which_one_broker_alone_has_not_heard_that_it_was_deleted_is_gone(
+    brokers: Brokers,
+) -> None:
+    with planner(brokers, LEADER) as query:
+        first = query.next(query.initial(), is_limited=False)
+        brokers.is_deleted = True
+        with pytest.raises(DataLoss, match="topic t is gone"):
+            query.next(first, is_limited=False)
 
 
 def test_a_topic_that_was_made_again_is_a_loss_where_no_broker_knows_the_former(

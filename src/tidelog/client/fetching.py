@@ -30,7 +30,7 @@ _ANSWER_BYTES: Final = 4096
 """What an answer has around its records."""
 _HOLE_ANSWERS: Final = 3
 _PROBE_BYTES: Final = 1
-_GONE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+_GONE: Final = frozenset((ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id))
 _RETRIED: Final = MOVED | {ErrorCode.offset_not_available, ErrorCode.unknown_server_error}
 
 
@@ -320,8 +320,11 @@ class _Reading:
     def _try_again(self, error: KafkaError | Unreachable) -> None:
         self._drop_link()
         if now_ms() + PAUSE_MS <= self._deadline_ms:
-            if isinstance(error, KafkaError) and error.code in NOT_LEADING:
+            if isinstance(error, KafkaError) and error.code in NOT_LEADING | _GONE:
                 self._client.hear_all([self._wanted.topic])
+            if isinstance(error, KafkaError) and error.code in _GONE:
+                # Whoever says so may be cut off, and not have heard that the topic was made.
+                self._client.turn_away()
             pause_ms(PAUSE_MS)
         elif isinstance(error, KafkaError) and error.code in _GONE:
             raise self._lost(self._position, self._wanted.end, error.message) from error

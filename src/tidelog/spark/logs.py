@@ -72,14 +72,17 @@ class BrokerLogs:
         """A broker that has just started knows of no topics yet, so that one which seems to be
         gone is looked for again; and one that is cut off from the others may take itself for the
         leader still, so that where an end has gone back all are asked who leads, and where a topic
-        is another one, whether most know it as it was."""
+        is another one, or none, whether most know it as it was."""
         known = known or {}
         expected = {*self._expected, *known}
         found = self._held(self._retried(self._latest), known)
         for _ in range(self._connecting.retries):
             behind = topics_behind(found, known)
-            is_told_wrong = self._is_told_of_former(found, known)
-            if not behind and not is_told_wrong and all(topic in found for topic in expected):
+            missing = sorted(topic for topic in expected if topic not in found)
+            is_told_wrong = self._is_told_of_former(found, known) or self._is_told_of_none(
+                missing, known
+            )
+            if not behind and not is_told_wrong and not missing:
                 break
             pause_ms(self._connecting.retry_delay_ms)
             if behind:
@@ -98,6 +101,18 @@ class BrokerLogs:
         for name, known_id in replaced.items():
             ids = [cluster.topics[name].topic_id for cluster in heard if name in cluster.topics]
             if ids.count(known_id) > ids.count(found[name].topic_id):
+                return True
+        return False
+
+    def _is_told_of_none(self, missing: list[str], known: Positions) -> bool:
+        """Whether one of these topics is there by what no fewer brokers say than say otherwise:
+        whoever does not tell of it has not heard that it was made."""
+        heard = self._connected().hear_all(missing) if missing else []
+        for name in missing:
+            there = [cluster.topics[name] for cluster in heard if name in cluster.topics]
+            if name in known and known[name].topic_id is not None:
+                there = [topic for topic in there if topic.topic_id == known[name].topic_id]
+            if there and 2 * len(there) >= len(heard):
                 return True
         return False
 
