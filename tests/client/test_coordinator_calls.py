@@ -1,16 +1,19 @@
 """Asking coordinators: offsets of groups against a real server, and moves as scripted (A5)."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import scripted_brokers
 from support.scripted_brokers import scripted
 from support.servers import Server, new_server
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
+from tidelog.client.errors import Unreachable
 from tidelog.client.groups import Group, delete_groups, describe_groups, list_groups
 from tidelog.client.offsets import commit_offsets, committed_by_groups, committed_offsets
 from tidelog.client.topics import NewTopic, create_topics
@@ -182,3 +185,40 @@ def test_listing_tells_what_does_not_pass() -> None:
         pytest.raises(KafkaError, match="broker 1: cluster authorization failed"),
     ):
         list_groups(client)
+
+
+def test_listing_goes_on_when_a_broker_that_is_silent_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is frozen, say, and its session ends after a while."""
+    is_over = threading.Event()
+
+    def answer(number: int, key: int, _body: Any) -> Mapping[str, Any]:
+        assert key == LIST_GROUPS
+        if number == 1:
+            monkeypatch.setattr(scripted_brokers, "BROKERS", (2,))
+            is_over.wait()
+        return {"error_code": ErrorCode.none, "groups": []}
+
+    with scripted(answer) as brokers, Client(brokers.addresses[2], timeout_ms=8_000) as client:
+        try:
+            assert list_groups(client) == []
+        finally:
+            is_over.set()
+
+
+def test_listing_tells_of_a_broker_that_stays_silent() -> None:
+    is_over = threading.Event()
+
+    def answer(number: int, key: int, _body: Any) -> Mapping[str, Any]:
+        assert key == LIST_GROUPS
+        if number == 1:
+            is_over.wait()
+        return {"error_code": ErrorCode.none, "groups": []}
+
+    with scripted(answer) as brokers, Client(brokers.addresses[2], timeout_ms=2_000) as client:
+        try:
+            with pytest.raises(Unreachable, match="did not answer in time"):
+                list_groups(client)
+        finally:
+            is_over.set()

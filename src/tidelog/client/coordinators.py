@@ -14,6 +14,7 @@ from tidelog.client import apis
 from tidelog.client.apis import Api
 from tidelog.client.building import Values
 from tidelog.client.client import Client
+from tidelog.client.errors import Unreachable
 from tidelog.client.leaders import PAUSE_MS
 from tidelog.client.sockets import now_ms, pause_ms
 
@@ -38,6 +39,9 @@ _REPLACED: Final = (
 )
 """What a coordinator says that was replaced, or is cut off. Whoever named it may be cut off too,
 and would name it for ever."""
+
+_ANSWER_MS: Final = 2_000
+"""At first, and each time twice as long."""
 
 _NAMES_MAX: Final = 100
 """In one request, so that a broker is not held up by it, and need not refuse it."""
@@ -90,35 +94,45 @@ def ask_coordinators(client: Client, question: Question, names: Iterable[str]) -
 
 
 def ask_every_broker(client: Client, api: Api, values: Values) -> dict[int, Any]:
-    """The response of each broker there is; one that still reads its log is waited for."""
+    """The response of each broker there is; one that still reads its log is waited for, and so is
+    one that does not answer, as long as it is in the cluster."""
     deadline_ms = now_ms() + client.timeout_ms
+    patience_ms = _ANSWER_MS
     found: dict[int, Any] = {}
     while True:
         left = [broker for broker in sorted(client.cluster([]).brokers) if broker not in found]
         if not left:
             return dict(sorted(found.items()))
         for broker in left:
-            code = _ask_broker(client, api, values, broker, found)
-            is_late = now_ms() + PAUSE_MS > deadline_ms
-            if code is not ErrorCode.none and (is_late or code not in LATER):
-                raise KafkaError(code, f"broker {broker}: {code.name.replace('_', ' ')}")
+            with client.within(patience_ms):
+                trouble = _ask_broker(client, api, values, broker, found)
+            if trouble is not None and now_ms() + PAUSE_MS > deadline_ms:
+                raise trouble
+        patience_ms *= 2
         if any(broker not in found for broker in left):
             pause_ms(PAUSE_MS)
 
 
 def _ask_broker(
     client: Client, api: Api, values: Values, broker: int, found: dict[int, Any]
-) -> ErrorCode:
+) -> KafkaError | Unreachable | None:
+    """What stands in the way of an answer for the moment."""
     try:
         answer = client.ask(api, values, broker)
+    except Unreachable as error:
+        return error
     except KafkaError as error:
         if error.code is not ErrorCode.broker_not_available:
             raise
-        return error.code
+        return error
     code: ErrorCode = answer.error_code
     if code is ErrorCode.none:
         found[broker] = answer
-    return code
+        return None
+    refusal = KafkaError(code, f"broker {broker}: {code.name.replace('_', ' ')}")
+    if code not in LATER:
+        raise refusal
+    return refusal
 
 
 def _replaced(found: Mapping[str, Told]) -> dict[str, int]:
