@@ -28,7 +28,6 @@ NAMES_OF_LOG_SETTINGS = {
     "timestamp_before_max_ms": "message.timestamp.before.max.ms",
     "timestamp_after_max_ms": "message.timestamp.after.max.ms",
     "compression_type": "compression.type",
-    "preallocate": "preallocate",
 }
 
 
@@ -151,7 +150,6 @@ def test_every_log_setting_follows_its_topic_setting() -> None:
     """Each attribute changes with its own setting and with no other."""
     changed: dict[str, Value] = {
         "compression.type": "snappy",
-        "preallocate": True,
         "min.cleanable.dirty.ratio": 0.25,
     }
     for attribute, name in NAMES_OF_LOG_SETTINGS.items():

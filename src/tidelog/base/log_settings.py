@@ -40,12 +40,6 @@ def _text(name: str) -> str:
     return default
 
 
-def _flag(name: str) -> bool:
-    default = _DEFAULTS[name].default
-    assert isinstance(default, bool)
-    return default
-
-
 def _items(name: str) -> tuple[str, ...]:
     default = _DEFAULTS[name].default
     assert isinstance(default, tuple)
@@ -78,7 +72,6 @@ class LogSettings:
     compression_type: str = _text("compression.type")
     compression_level: int | None = None
     """Of that codec; None is the one it usually has."""
-    preallocate: bool = _flag("preallocate")
     min_insync_replicas: int = _whole("min.insync.replicas")
     """Of the partition rather than of its log, but it comes and changes with the others."""
 
@@ -110,7 +103,6 @@ class LogSettings:
             producer_id_expiration_ms=topic.broker.whole("producer.id.expiration.ms"),
             compression_type=topic.text("compression.type"),
             compression_level=_compression_level(topic),
-            preallocate=topic.flag("preallocate"),
             min_insync_replicas=topic.whole("min.insync.replicas"),
         )
 

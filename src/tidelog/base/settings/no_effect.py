@@ -2,8 +2,8 @@
 
 Most are knobs of a machine that is built otherwise: a file written for Kafka is taken, and a
 warning at the start names each that it sets to something else; while the broker runs they are
-refused. Some are promises of safety, on which somebody would rely: those are refused wherever they
-are set to anything but their default.
+refused. Some are promises, on which somebody would rely, and a topic's settings are not told of at
+a start: those are refused wherever they are set to anything but their default.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +18,7 @@ _BUFFERS: Final = "the child that compacts chooses its buffers itself"
 _CHECKPOINTS: Final = "offsets are written down whenever they change what is durable"
 _NO_QUOTAS: Final = "there are no quotas on clients"
 _PEERS: Final = "each request between brokers has a time limit of its own"
+_GROWING: Final = "segments take room as they grow, and none is reserved"
 _LOADING: Final = "what a coordinator loads is read in slices of their own size"
 
 NO_EFFECT: Final[Mapping[str, str]] = {
@@ -40,6 +41,7 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     ),
     "log.flush.offset.checkpoint.interval.ms": _CHECKPOINTS,
     "log.flush.start.offset.checkpoint.interval.ms": _CHECKPOINTS,
+    "log.preallocate": _GROWING,
     "log.initial.task.delay.ms": "housekeeping begins after its first interval",
     "log.cleaner.threads": _ONE_CLEANER,
     "log.cleaner.io.max.bytes.per.second": _ONE_CLEANER,
@@ -73,12 +75,14 @@ PROMISES: Final[Mapping[str, str]] = {
     "password.encoder.": _OPEN,
     "zookeeper.ssl.": _OPEN_ZOOKEEPER,
     "zookeeper.set.acl": _OPEN_ZOOKEEPER,
+    "preallocate": _GROWING,
 }
 """Names that end in a dot stand for all that begin so."""
 
 
 def marked(rows: Iterable[Setting]) -> Iterator[Setting]:
-    """The same rows; those above say that they have no effect, and cannot change."""
+    """The same rows; those above say that they have no effect, and cannot change. (A topic's have
+    a mode of their own.)"""
     for row in rows:
         promise = _promise(row.name)
         why = promise or NO_EFFECT.get(row.name)

@@ -20,6 +20,7 @@ from tidelog.base.settings.kinds import (
     some_of,
     table,
 )
+from tidelog.base.settings.no_effect import marked
 
 _MINUTE_MS: Final = 60 * 1000
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -330,5 +331,6 @@ _REPLICATING: Final = (
 )
 
 TOPIC: Final = table(
-    replace(row, mode="per-topic") for row in (*_SEGMENTS, *_KEEPING, *_WRITING, *_REPLICATING)
+    replace(row, mode="per-topic")
+    for row in marked((*_SEGMENTS, *_KEEPING, *_WRITING, *_REPLICATING))
 )
