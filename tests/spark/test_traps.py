@@ -256,12 +256,11 @@ def test_trap_15_a_source_is_not_asked_which_columns_are_used() -> None:
     assert methods == {"partitions", "pushFilters", "read"}
 
 
-def test_trap_20_the_extra_of_spark_names_its_pipelines() -> None:
+def test_traps_11_and_20_the_extra_of_spark_names_its_pipelines_and_an_old_pandas() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (pyspark,) = [
-        one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark")
-    ]
+    pyspark, pandas = project["optional-dependencies"]["spark"]
     assert pyspark.startswith("pyspark[pipelines]==")
+    assert pandas == "pandas<3"
 
 
 def test_trap_22_a_thread_does_not_find_the_sink_until_its_session_is_active(
