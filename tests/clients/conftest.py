@@ -4,10 +4,10 @@ runtimes' clients (`kcat`, Node), which are skipped where they are not installed
 """
 
 import itertools
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from clients.kafkajs import MODULES, Kafkajs
 from clients.samples import BIG
 from clients.settling import settled
+from support.requirements import leave_out
 from support.servers import Server, new_server
 
 MakeTopic = Callable[..., str]
@@ -136,8 +137,5 @@ def _kafkajs(bootstrap: str) -> Iterator[Kafkajs]:
         client.close()
 
 
-def missing(reason: str) -> str:
-    reason += ": see .ci/install-clients"
-    if os.environ.get("TIDELOG_REQUIRE_CLIENTS"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+def missing(reason: str) -> NoReturn:
+    leave_out(f"{reason}: see .ci/install-clients")

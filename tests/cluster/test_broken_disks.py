@@ -16,6 +16,7 @@ from support.cluster_processes import BrokerProcess, Cluster, wait_until
 from support.cluster_stage import Stage
 from support.disk_faults import FailingDisk, SmallDisk
 from support.replica_files import stored_batches
+from support.requirements import leave_out
 from support.wire_client import WireClient
 from support.workload import now
 from tidelog.base.errors import ErrorCode
@@ -70,7 +71,7 @@ def test_a_disk_that_fails_costs_its_broker_the_lead(
     """F10: everything it led is led by others; after the first error nothing more is written, and
     of a batch that was written in part nothing is left."""
     if failing_disk is None:
-        pytest.skip("there is no gcc to make the shim with")
+        leave_out("there is no gcc to make the shim with: see .ci/install-clients")
     stage = make_stage(assignment=LED_BY_BROKEN)
     for what, number in FAILURES.items():
         lead_again(stage)
@@ -92,7 +93,7 @@ def test_a_disk_that_takes_half_of_what_it_is_given_is_given_the_rest(
     """F10: a short count is not an error. A machine that is too busy may cost the broker its
     session just then, but not each time."""
     if failing_disk is None:
-        pytest.skip("there is no gcc to make the shim with")
+        leave_out("there is no gcc to make the shim with: see .ci/install-clients")
     stage = make_stage(assignment=LED_BY_BROKEN)
     assert any(leads_on(stage, failing_disk) for _ in range(TRIES_MAX))
     stage.check()
@@ -114,7 +115,7 @@ def leads_on(stage: Stage, disk: FailingDisk) -> bool:
 def test_a_full_disk_costs_its_broker_the_lead(stage: Stage, small_disk: SmallDisk | None) -> None:
     """F9: a write that was cut short leaves no half batch."""
     if small_disk is None:
-        pytest.skip("no small file system can be mounted here")
+        leave_out("no small file system can be mounted here: that takes root, or sudo")
     assert leads_something(stage.cluster, stage.topic)
     small_disk.fill()
     try:
