@@ -1,5 +1,6 @@
 """`tidelog server` as people use it: a process with settings, output and signals."""
 
+import os
 import re
 import signal
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from support.brokers import one_batch
 from support.ports import free_ports
 from support.servers import TidelogServer
 from support.two_dirs import two_dirs
-from support.wire_client import wait_until
+from support.wire_client import WireClient, children, wait_until
+from tidelog.cli.server import read_settings
 from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.world.real.disk import RealDisk
@@ -48,6 +51,31 @@ def test_it_says_where_it_listens_and_ends_cleanly(tmp_path: Path, number: int) 
     for line in log.splitlines():
         assert re.fullmatch(LOG_LINE, line), line
     assert (tmp_path / "tidelog-data" / ".kafka_cleanshutdown").exists()
+
+
+def test_with_no_settings_it_serves_this_machine_from_a_folder_beside_it() -> None:
+    """O1"""
+    settings = read_settings(None, [])
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:9092"
+    assert settings["log.dirs"] == f"{Path.cwd()}/tidelog-data"
+
+
+def test_a_single_node_needs_no_java_and_no_other_process(tmp_path: Path) -> None:
+    """O1: no program is in the PATH, and records are written and read."""
+    no_programs = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    command = [TIDELOG, "server", "--set", "listeners=PLAINTEXT://127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=no_programs, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip().rpartition("/")[2]
+        with WireClient(address) as client:
+            client.create("events")
+            assert client.produce("events", one_batch("a")).error_code.name == "none"
+            assert client.fetch("events", 0).high_watermark == 1
+        assert children(process.pid) == []
+        process.terminate()
+    assert process.returncode == 0
 
 
 def test_what_is_wrong_with_a_setting_is_said_by_name(tmp_path: Path) -> None:

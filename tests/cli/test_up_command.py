@@ -14,7 +14,10 @@ from typing import Final
 from support.cluster_processes import children_of, wait_until
 from support.ports import free_ports, free_row
 from support.zookeepers import require_zookeeper
+from tidelog.base.errors import KafkaError
+from tidelog.client import apis
 from tidelog.client.client import Client
+from tidelog.client.configs import Resource, describe_configs
 from tidelog.world.real.mortal import mortal
 from tidelog.world.real.zookeeper_server import is_serving
 
@@ -22,6 +25,8 @@ TIDELOG: Final = str(Path(sys.executable).with_name("tidelog"))
 ENDED_SECONDS_MAX: Final = 60
 SHORT_SESSIONS: Final = ("--set", "zookeeper.session.timeout.ms=2000")
 """The guard of a broker that is killed together with ZooKeeper ends with the session."""
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+PATIENCE_MS: Final = 60_000
 
 
 class Up:
@@ -123,6 +128,7 @@ def test_as_many_brokers_as_asked_for_run_until_ctrl_c(tmp_path: Path) -> None:
         assert len(running.brokers) == 2
         with Client(running.bootstrap) as client:
             assert sorted(client.cluster().brokers) == [1, 2]
+            check_internal_topics(client)
         assert running.end(signal.SIGINT) == 0
         assert running.said.splitlines()[-3:] == [
             "broker 1 has stopped",
@@ -132,6 +138,17 @@ def test_as_many_brokers_as_asked_for_run_until_ctrl_c(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "said"]
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert kept >= {"zookeeper", "broker-1", "broker-2", "broker-1.log", "broker-2.log"}
+
+
+def check_internal_topics(client: Client) -> None:
+    """O1: they have as many replicas as there are brokers for, and transactions are in two."""
+    for key_type, name in enumerate(INTERNAL_TOPICS):
+        client.ask(apis.FIND_COORDINATOR, {"key_type": key_type, "coordinator_keys": ["any"]})
+        assert client.topic_soon(name, PATIENCE_MS).replication_factor == 2
+    resource = Resource(kind="topic", name=INTERNAL_TOPICS[1])
+    configs = describe_configs(client, [resource])[resource]
+    assert not isinstance(configs, KafkaError)
+    assert next(one.value for one in configs if one.name == "min.insync.replicas") == "2"
 
 
 def test_zookeeper_stays_when_all_brokers_have_died(tmp_path: Path) -> None:
