@@ -6,6 +6,7 @@ from support.brokers import FETCH, one_batch
 from support.cluster_calls import (
     ask_offset,
     assert_alike,
+    elect,
     end_of_epoch,
     list_offset,
     log_values,
@@ -81,6 +82,33 @@ def test_the_high_watermark_is_the_smallest_log_end_in_sync(cluster: SimCluster)
     cluster.network.mend()
     cluster.wait_caught_up("events")
     assert cluster.held(1, "events").high_watermark == 15
+
+
+def ends_known(cluster: SimCluster) -> dict[int, dict[int, int]]:
+    """Of the logs of others, to each broker."""
+    return {
+        broker_id: {
+            member: remote.log_end_offset
+            for member, remote in cluster.held(broker_id, "events").replica.remotes.items()
+        }
+        for broker_id in (1, 2, 3)
+    }
+
+
+def test_only_the_leader_knows_where_the_logs_of_others_end(cluster: SimCluster) -> None:
+    """R4: who led until now knows it no more."""
+    write(cluster, "events", "a", "b")
+    cluster.wait_caught_up("events")
+    assert ends_known(cluster) == {1: {2: 2, 3: 2}, 2: {}, 3: {}}
+    cluster.stop(1)
+    assert cluster.wait_led("events") == 2
+    cluster.start(1)
+    cluster.wait_caught_up("events")
+    assert ends_known(cluster) == {1: {}, 2: {1: 2, 3: 2}, 3: {}}
+    assert elect(cluster, "events") == "none"
+    cluster.wait_led("events", by=1)
+    again = {1: {2: 2, 3: 2}, 2: {}, 3: {}}
+    cluster.wait(lambda: ends_known(cluster) == again, "both have fetched from it")
 
 
 def test_a_parked_fetch_is_woken_by_an_append(cluster: SimCluster) -> None:
