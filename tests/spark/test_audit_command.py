@@ -5,19 +5,24 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 from support.new_topics import NewTopicMaker
 from support.servers import Server, new_server
+from support.stored_replicas import TOPIC, Stored, history, write_replica
 from tidelog.base.errors import BadValue
 from tidelog.cli.audit import examine, show
+from tidelog.cli.main import app
 from tidelog.client.client import Client
+from tidelog.log.files import LOG, file_name
 from tidelog.spark.audit_report import Audited, Finding, Ledger, Report
 from tidelog.spark.audited_files import Replica, Subject, of_cluster
 
@@ -147,6 +152,46 @@ def test_the_command_ends_with_a_status_for_scripts(
     done = subprocess.run(nowhere, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "tidelog: nowhere.csv: there is no such ledger\n"
+
+
+@pytest.fixture
+def run(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """Runs a command line in the session that all tests share: its status, and what it said."""
+    monkeypatch.setattr("tidelog.cli.audit.spark_session", lambda *_, **__: nullcontext(spark))
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["audit", TOPIC, *arguments])
+        return done.exit_code, done.stdout
+
+    return run
+
+
+def test_copies_of_log_dirs_are_compared_without_a_cluster(
+    run: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """The status is 0 if all is well; then a bit of one copy flips."""
+    dirs = [write_replica(tmp_path, broker, history(), 300) for broker in ("1", "2")]
+    copies = ",".join(map(str, dirs))
+    status, said = run("--log-dirs", copies)
+    assert (status, said.splitlines()[-1]) == (0, "clean: nothing is wrong")
+    damaged = dirs[1] / f"{TOPIC}-0" / file_name(100, LOG)
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    status, said = run("--log-dirs", copies, "--json")
+    assert status == 1
+    assert not json.loads(said)["is_clean"]
+
+
+def test_copies_of_a_compacted_topic_are_compared_by_their_last_values(
+    run: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """R6: nothing but who asks knows that it is one."""
+    full = [Stored(offset=n, values=[(b"k%d" % (n % 2), b"%d" % n)]) for n in range(4)]
+    cleaned = [full[0], *full[2:]]
+    dirs = [write_replica(tmp_path, "1", full, 4), write_replica(tmp_path, "2", cleaned, 4)]
+    status, said = run("--log-dirs", ",".join(map(str, dirs)), "--compacted")
+    assert (status, said.splitlines()[0]) == (0, f"compacted topic {TOPIC}")
 
 
 def test_a_report_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
