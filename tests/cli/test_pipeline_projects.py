@@ -1,11 +1,16 @@
 """A pipeline project is made whole, found again, and what its runs print is cut to what matters."""
 
 import ast
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from support.servers import Server
+from support.topic_rows import by_confluent
 from tidelog.base.errors import BadValue
 from tidelog.cli.main import app
 from tidelog.cli.pipeline import parse_seconds
@@ -33,6 +38,26 @@ def test_a_project_has_all_it_needs(tmp_path: Path) -> None:
     project = find_project(tmp_path / "shop")
     assert (project.name, project.bootstrap) == ("shop", "broker:9092")
     assert project.storage == tmp_path / "shop" / "storage"
+
+
+def test_a_project_that_was_made_by_command_fills_its_topic(
+    shared_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P5: as the command's help says, with orders and a few records that are none."""
+    monkeypatch.chdir(tmp_path)
+    asked = ["pipeline", "init", "shop", "--topic", "shop.orders", "-b", shared_server.address]
+    said = CliRunner().invoke(app, asked).stdout.splitlines()
+    assert said[-1] == "what to do next: see shop/README.md"
+    assert all(Path(line).is_file() for line in said[:-1])
+    done = subprocess.run(
+        [sys.executable, "produce.py", "100"], cwd="shop", capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("100 records written to shop.orders\n", "")
+    rows = by_confluent(shared_server.address, "shop.orders")
+    orders = [json.loads(row.value or b"") for row in rows if b"no order" not in (row.value or b"")]
+    assert (len(rows), len(orders)) == (100, 98)
+    assert {tuple(order) for order in orders} == {("order_id", "customer", "amount")}
+    assert all(row.key for row in rows)
 
 
 @pytest.mark.parametrize("name", ["transformations/records.py", "low_latency.py"])

@@ -1,8 +1,10 @@
 """How far queries are behind: measured, read from checkpoints, and told while they run (P3)."""
 
 import json
+import re
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from support.new_topics import NewTopicMaker
 from support.ports import free_ports
 from support.servers import Server
 from tidelog.base.ids import TopicPartition
+from tidelog.cli.pipeline_project import BOOTSTRAP, find_project, make_project
+from tidelog.cli.pipeline_run import show_lag
 from tidelog.client.client import Client
 from tidelog.spark.checkpoints import read_positions
 from tidelog.spark.lag import Lag, measure_lag
@@ -41,6 +45,32 @@ def test_lag_is_told_in_records_and_in_time(log_server: Server, topic: str) -> N
     assert (first.records, first.end) == (7, 10)
     assert 60_000 <= first.time_ms < 120_000
     assert (second.records, second.time_ms) == (0, 0)
+
+
+def test_after_a_run_each_flow_of_a_pipeline_is_shown_with_its_lag(
+    log_server: Server, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P5: as its checkpoints say, in the places that Spark gives them. Nobody is asked in vain: a
+    broker that is away makes no run fail."""
+    make_project(tmp_path / "shop", topic=topic, bootstrap=log_server.address)
+    project = find_project(tmp_path / "shop")
+    assert project.storage is not None
+    checkpoint = project.storage / "_checkpoints" / "spark_catalog.default.bronze" / "bronze" / "0"
+    for kind, content in {"offsets": f"v1\n{{}}\n{_offsets(topic, 3, 5)}", "commits": "v1"}.items():
+        (checkpoint / kind).mkdir(parents=True)
+        (checkpoint / kind / "0").write_text(content)
+    show_lag(project)
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert re.split("  +", head) == [
+        *("FLOW", "TOPIC", "PARTITION", "READ TO", "END", "LAG", "TIME BEHIND")
+    ]
+    behind, even = (row.split() for row in rows)
+    assert behind[:6] == ["bronze", topic, "0", "3", "10", "7"]
+    assert 60 <= float(behind[6]) < 120
+    assert even[2:7] == ["1", "5", "5", "0", "0.0"]
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
+    show_lag(replace(project, configuration={BOOTSTRAP: nobody}))
+    assert capsys.readouterr().out.startswith("lag: not known: ")
 
 
 def test_lag_is_described_in_a_line() -> None:
@@ -154,7 +184,7 @@ def _wait_until(holds: Any) -> Any:
 def test_checkpoints_of_other_sources_are_passed_over(tmp_path: Path) -> None:
     for name, lines in {
         "files": ["v1", "{}", '{"logOffset":0}'],
-        "both": ["v1", "{}", '{"logOffset":0}', json.dumps(_offset(7))],
+        "both": ["v1", "{}", '{"logOffset":0}', _offsets("t", 7)],
         "nothing": ["v1", "{}", "-"],
     }.items():
         for kind in ("offsets", "commits"):
@@ -164,6 +194,7 @@ def test_checkpoints_of_other_sources_are_passed_over(tmp_path: Path) -> None:
     assert read_positions(tmp_path) == {"both": {TopicPartition("t", 0): 7}}
 
 
-def _offset(to: int) -> dict[str, Any]:
-    place = {"t": {"id": None, "partitions": {"0": to}}}
-    return {"version": 1, "from": place, "to": place, "tasks": {}}
+def _offsets(topic: str, *to: int) -> str:
+    partitions = {str(index): offset for index, offset in enumerate(to)}
+    place = {topic: {"id": None, "partitions": partitions}}
+    return json.dumps({"version": 1, "from": place, "to": place, "tasks": {}})
