@@ -8,7 +8,7 @@ import pytest
 from tidelog import marker_appends
 from tidelog.base.errors import KafkaError
 from tidelog.base.journal import Committed, Entry
-from tidelog.log.producers import Producers
+from tidelog.log.producers import FRESH, Producers
 from tidelog.marker_sending import MarkerSender
 from tidelog.serving.guards import Guards
 from tidelog.transactions import transitions
@@ -18,6 +18,18 @@ from tidelog.transactions.shard import TransactionShard
 from tidelog.transactions.state import Transaction
 from tidelog.transactions.surroundings import Ending
 from tidelog.verification import Guarded, Question, Verification, Verified
+
+
+def take_what_is_known_for_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A3: a batch whose answer was lost comes again, and is appended again."""
+    check = Producers.check
+
+    def check_only(self: Producers, *batch: int) -> int:
+        check(self, *batch)
+        return FRESH
+
+    monkeypatch.setattr(Producers, "check", check_only)
+
 
 # -- markers
 

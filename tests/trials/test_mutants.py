@@ -89,6 +89,7 @@ FOCUSED = replace(
         pytest.param(unclean.go_on_in_the_same_epoch, ("V2", "V3"), id="E3-epoch"),
         pytest.param(groups.answer_before_it_is_committed, ("V15",), id="V15-answered-early"),
         pytest.param(groups.take_commits_of_any_generation, ("V15",), id="V15-generations"),
+        pytest.param(transactions.take_what_is_known_for_new, ("V13",), id="V13-retries"),
         pytest.param(transactions.forget_the_marker_of_a_partition, ("H8",), id="V14-no-marker"),
         pytest.param(transactions.give_a_partition_the_wrong_marker, ("V14",), id="V14-verdict"),
         pytest.param(transactions.fence_nobody_at_the_coordinator, ("V14",), id="V14-fencing"),

@@ -99,7 +99,7 @@ def _run(world: World) -> None:
     if transactions is not None:
         _wait_for_transactions(world, transactions, converge_ms_max + TIMEOUT_MS)
     for oracle in world.oracles:
-        _look_at_end(world, oracle)
+        look_at_end(world, oracle)
     if groups is not None:
         _look_at_group(world, groups)
     if transactions is not None:
@@ -205,7 +205,7 @@ def _unlike_partition(oracle: Oracle) -> str | None:
     return None
 
 
-def _look_at_end(world: World, oracle: Oracle) -> None:
+def look_at_end(world: World, oracle: Oracle) -> None:
     """Every acknowledged record is there, once, in order, at every replica."""
     for broker_id, log in sorted(oracle.logs.items()):
         first = oracle.compared_from(log)

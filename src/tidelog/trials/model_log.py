@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.log.epochs import LeaderEpochs
+from tidelog.trials.violation import Violation
 
 Record = tuple[int, int]
 
@@ -47,7 +48,8 @@ class ModelLog:
             epoch, value = record
             if epoch != epochs.latest:
                 epochs.assign(epoch, self.log_end_offset)
-            assert self.may_repeat or value not in self.offset_of, f"m{value} is in the log already"
+            if value in self.offset_of and not self.may_repeat:
+                raise Violation("V13", f"m{value} is at {self.offset_of[value]} already")
             self.offset_of[value] = self.log_end_offset
             self.records.append(record)
             self.log_end_offset += 1
