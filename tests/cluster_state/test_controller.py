@@ -8,6 +8,10 @@ from tidelog.base.control import LeaderAndIsrRequest, StopReplicaRequest
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cluster.image import PartitionInfo, TopicInfo
 from tidelog.cluster.requests import NewTopic
+from tidelog.cluster.writing import OPERATIONS_MAX
+
+MANY = 300
+REQUESTS_MAX = 4
 
 
 def cluster_of(count: int, seed: int = 0, **settings: str) -> tuple[Cluster, list[Member]]:
@@ -65,6 +69,31 @@ def test_a_broker_that_returns_is_told_everything_at_once_and_leads_nothing() ->
     assert request.topics[0].partitions[0].leader == 0
     assert_agreed(cluster, [members[0], members[2], again])
     assert partition_of(cluster).isr == (0, 2)
+
+
+def test_what_changes_at_once_is_told_in_few_requests_and_written_in_few_parts() -> None:
+    """E2: a broker dies that led a third of many partitions and followed in the others."""
+    cluster, members = cluster_of(3)
+    orders = [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    assignment = {index: orders[index % 3] for index in range(MANY)}
+    (topic,) = members[0].create(NewTopic(name="t", assignment=assignment))
+    assert isinstance(topic, TopicInfo), topic
+    for member in members:
+        member.host.requests.clear()
+    written: list[int] = []
+    cluster.ensemble.on_attempt = lambda operations: written.append(len(operations))
+    members[2].die()
+    assert_agreed(cluster, members)
+    assert sum(written) >= MANY
+    assert max(written) <= OPERATIONS_MAX
+    assert len(written) <= 2 * MANY / OPERATIONS_MAX
+    led_now = [part.leader for part in topics_in_tree(cluster)["t"].partitions]
+    assert led_now.count(0) == 2 * led_now.count(1) == MANY * 2 // 3
+    for member in members[:2]:
+        asked = [r for r in member.host.requests if isinstance(r, LeaderAndIsrRequest)]
+        told = [state.index for r in asked for one in r.topics for state in one.partitions]
+        assert sorted(set(told)) == list(range(MANY))
+        assert len(asked) <= REQUESTS_MAX, [len(one.topics[0].partitions) for one in asked]
 
 
 @pytest.mark.parametrize("seed", range(5))
