@@ -205,14 +205,13 @@ def test_an_unclean_election_loses_what_only_the_others_had(
     tell(f"E3 unclean {how}: all {len(SECOND)} that only the dead leader had are lost, no others")
 
 
-def test_what_is_deleted_while_a_broker_is_down_is_gone_when_it_is_back(
-    cluster: Cluster, topic: str
-) -> None:
-    """T6: also when a topic of the same name was made meanwhile."""
+def test_what_is_deleted_while_a_broker_is_down_is_gone_when_it_is_back(stage: Stage) -> None:
+    """T6: also when a topic of the same name was made meanwhile. Who writes and reads another topic
+    all the while loses nothing by it."""
+    cluster, topic, again = stage.cluster, f"{stage.topic}-gone", f"{stage.topic}-again"
     cluster.create(topic, 3)
     acknowledge(cluster.bootstrap, topic, FIRST)
     away = cluster.follower(topic)
-    again = f"{topic}-again"
     cluster.create(again)
     acknowledge(cluster.bootstrap, again, FIRST)
     away.kill()
@@ -227,6 +226,7 @@ def test_what_is_deleted_while_a_broker_is_down_is_gone_when_it_is_back(
     wait_for_none(away, again)
     acknowledge(cluster.bootstrap, again, SECOND)
     assert read(cluster.bootstrap, again) == SECOND
+    stage.check()
 
 
 def folders(broker: BrokerProcess, topic: str, partition: int | None = None) -> list[str]:
