@@ -213,6 +213,7 @@ class Story:
             "in silver, but not published": unpublished,
         }
         self._screen.table(("records", "count"), counts.items())
+        self._check_sums(spark)
         lost = missing + unaccounted + unpublished
         assert lost == 0, f"{lost} records are missing"
         assert repeats == 0, f"{repeats} records are there again"
@@ -221,6 +222,13 @@ class Story:
             "each poison record is a dead letter"
         )
         self._screen.notice("None was lost, none is there twice: in no table and in no topic.")
+
+    def _check_sums(self, spark: "SparkSession") -> None:
+        sums = "customer", "count(*) orders", "round(sum(amount), 1) amount"
+        expected = spark.sql(f"select {', '.join(sums)} from silver group by customer").collect()
+        found = spark.sql("select customer, orders, round(amount, 1) from gold").collect()
+        assert sorted(found) == sorted(expected), "gold sums up what is in silver"
+        self._screen.say(f"View gold sums up just these, for {len(found)} customers.")
 
     def _read(self, spark: "SparkSession", topic: str) -> "DataFrame":
         options = {"kafka.bootstrap.servers": self._cluster.bootstrap, "subscribe": topic}
