@@ -11,9 +11,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from clients.confluent import consumer
+from support.cluster_processes import wait_until
 from support.new_topics import NewTopicMaker
 from support.scripted_brokers import scripted
 from support.servers import Server
+from support.topic_rows import by_confluent, read_tasks, source
 from tidelog.base.ids import TopicPartition as Place
 from tidelog.client.errors import Unreachable
 from tidelog.spark.logs import BrokerLogs
@@ -108,6 +110,63 @@ def test_brokers_are_waited_for_as_long_as_was_said(silent: str) -> None:
         logs.latest()
     assert 0.3 < time.monotonic() - began < 25
     logs.close()
+
+
+def test_a_stream_waits_for_enough_records_and_no_longer_than_was_said(
+    log_server: Server, new_topic: NewTopicMaker
+) -> None:
+    """P1: `minOffsetsPerTrigger`, `maxTriggerDelay`."""
+    topic = new_topic()
+    limits = {"minOffsetsPerTrigger": 5, "maxTriggerDelay": "1s", "startingOffsets": "earliest"}
+    made = source(log_server.address, subscribe=topic, includeHeaders="true", **limits)
+    reader: Any = made.streamReader(made.schema())
+    start, rows = reader.initialOffset(), []
+    for count, is_enough in ((5, True), (4, False)):
+        produce(log_server, topic, count)
+        began = time.monotonic()
+        end = next_end(reader, start)
+        assert is_enough or time.monotonic() - began > 0.5
+        rows += read_tasks(reader, reader.partitions(start, end))
+        start = end
+    reader.stop()
+    assert rows == by_confluent(log_server.address, topic)
+    assert len(rows) == 9
+
+
+def test_a_stream_from_a_time_after_all_records_begins_with_the_next_one(
+    log_server: Server, new_topic: NewTopicMaker
+) -> None:
+    """P1: `startingOffsetsByTimestampStrategy`."""
+    topic = new_topic()
+    produce(log_server, topic, 3)
+    late = {"startingTimestamp": TIME + 9999, "startingOffsetsByTimestampStrategy": "latest"}
+    made = source(log_server.address, subscribe=topic, includeHeaders="true", **late)
+    reader: Any = made.streamReader(made.schema())
+    start = next_end(reader, reader.initialOffset())
+    produce(log_server, topic, 2)
+    rows = read_tasks(reader, reader.partitions(start, next_end(reader, start)))
+    reader.stop()
+    assert rows == by_confluent(log_server.address, topic)[3:]
+    assert len(rows) == 2
+
+
+def next_end(reader: Any, start: Any) -> Any:
+    """Of the next batch, for which brokers are asked again and again."""
+    limit, ends = reader.getDefaultReadLimit(), [start]
+
+    def is_planned() -> bool:
+        ends.append(reader.latestOffset(start, limit))
+        return bool(ends[-1] != start)
+
+    wait_until(is_planned, "there is a next batch")
+    return ends[-1]
+
+
+def produce(server: Server, topic: str, count: int) -> None:
+    sender = Producer({"bootstrap.servers": server.address})
+    for number in range(count):
+        sender.produce(topic, b"%d" % number, timestamp=TIME)
+    assert sender.flush(60) == 0
 
 
 def test_source_and_sink_go_by_the_name_they_were_given() -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.topic_rows import (
     batches_of,
     by_confluent,
     by_source,
+    by_stream,
     read_tasks,
     rows_of,
     source,
@@ -157,12 +159,17 @@ def _when_compacted(server: Server, topic: str) -> list[Any]:
         ("startingOffsetsByTimestamp", f'{{"TOPIC":{{"0":{TIME + 55}}}}}', 6),
     ],
 )
-def test_a_batch_begins_where_an_option_says(
-    ten_records: tuple[Server, str], option: str, value: str, first: int
+@pytest.mark.parametrize("read", [by_source, by_stream])
+def test_a_batch_or_a_stream_begins_where_an_option_says(
+    ten_records: tuple[Server, str],
+    option: str,
+    value: str,
+    first: int,
+    read: Callable[..., list[Any]],
 ) -> None:
     """P1"""
     server, topic = ten_records
-    rows = by_source(server.address, subscribe=topic, **{option: value.replace("TOPIC", topic)})
+    rows = read(server.address, subscribe=topic, **{option: value.replace("TOPIC", topic)})
     expected = by_confluent(server.address, topic)
     assert rows == [row for row in expected if row.offset >= first]
 
@@ -327,6 +334,9 @@ def test_a_partition_of_large_records_is_cut_by_bytes(
         assert rows[0] == 200
         assert sum(rows[1:]) == 200
         assert 4 <= len(rows) - 1 <= 5
+        assert by_source(log_server.address, subscribe=topic, **options) == by_confluent(
+            log_server.address, topic, 2
+        )
 
 
 def test_a_stream_reads_everything_once_over_growth_and_limits(

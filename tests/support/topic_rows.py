@@ -49,6 +49,18 @@ def by_source(bootstrap: str, **options: Any) -> list[Row]:
     return rows_of(batch for task in tasks for batch in task)
 
 
+def by_stream(bootstrap: str, **options: Any) -> list[Row]:
+    """All columns of what a stream that begins now finds, by partition and offset."""
+    made = source(bootstrap, includeHeaders="true", **options)
+    reader: Any = made.streamReader(made.schema())
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    try:
+        return read_tasks(reader, reader.partitions(start, end))
+    finally:
+        reader.stop()
+
+
 def rows_of(batches: Iterable[Any]) -> list[Row]:
     """Of Arrow batches with all columns."""
     return sorted(as_row(row) for batch in batches for row in batch.to_pylist())
