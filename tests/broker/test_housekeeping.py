@@ -19,6 +19,7 @@ from tidelog.records.reference import read_records
 from tidelog.world.sim.pressure import SimPressure
 
 HOUR_MS = 3_600_000
+DELETE_RECORDS = 21
 
 
 def partition_of(node: SimNode, topic: str = "events") -> Partition:
@@ -170,6 +171,24 @@ def test_high_watermarks_and_recovery_points_are_written_down() -> None:
     node.lose_power()
     node.start()
     assert partition_of(node).log.log_end_offset >= recovery_point
+
+
+def test_high_watermarks_wait_for_their_time_and_log_starts_for_nothing() -> None:
+    """S8: what a client was told that it has deleted is durable by then, and needs no interval."""
+    node = SimNode()
+    began_ms = node.clock.monotonic_ms()
+    client = node.client()
+    client.create("events")
+    produce_at(node, client, 3, size=10)
+    name = partition_of(node).name
+    assert node.clock.monotonic_ms() - began_ms < 4_000
+    assert name not in read_offsets(node.disk, "/data/replication-offset-checkpoint")
+    node.loop.run_for(5_000)
+    assert read_offsets(node.disk, "/data/replication-offset-checkpoint")[name] == 3
+    partitions = [{"partition_index": 0, "offset": 2}]
+    topics = [{"name": "events", "partitions": partitions}]
+    client.ask(DELETE_RECORDS, 2, topics=topics, timeout=60_000)
+    assert read_offsets(node.disk, "/data/log-start-offset-checkpoint")[name] == 2
 
 
 @pytest.mark.parametrize("size", [10, 400_000])

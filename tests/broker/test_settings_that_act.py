@@ -12,6 +12,7 @@ import pytest
 from support import brokers
 from support.brokers import INCREMENTAL_ALTER_CONFIGS, METADATA, SimClient, SimNode
 from support.servers import PEER, TidelogServer
+from support.sim_cluster import SimCluster
 from support.wire_client import wait_until
 from support.witness import plain_socket
 from tidelog.base.ports import Job
@@ -95,9 +96,9 @@ def test_a_batch_is_stored_at_the_level_of_its_topic() -> None:
     assert size == sizes["light"] + sizes["hard"]
 
 
-def test_the_memory_of_compaction_changes_while_the_broker_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much memory each compaction was given."""
     given: list[int] = []
 
     class Noting(SimWorkers):
@@ -106,16 +107,44 @@ def test_the_memory_of_compaction_changes_while_the_broker_runs(
             return super().start(task, argument)
 
     monkeypatch.setattr(brokers, "SimWorkers", Noting)
-    node = SimNode(log_cleaner_backoff_ms=1_000)
+    return given
+
+
+def fill_compacted(node: SimNode) -> None:
     client = node.client()
-    change(client, "log.cleaner.dedupe.buffer.size", "2000000")
     client.create("keys", cleanup_policy="compact", segment_bytes=500, min_cleanable_dirty_ratio=0)
     partition = node.broker.partitions.find("keys", 0)
     for _ in range(9):
         batch = encode_batch([Record(offset=0, timestamp=0, key=b"k", value=b"v" * 200)])
         partition.append(batch, node.clock.now_ms())
+
+
+def test_the_memory_of_compaction_changes_while_the_broker_runs(given: list[int]) -> None:
+    node = SimNode(log_cleaner_backoff_ms=1_000)
+    change(node.client(), "log.cleaner.dedupe.buffer.size", "2000000")
+    fill_compacted(node)
     assert node.loop.run_until(lambda: bool(given))
     assert set(given) == {2_000_000}
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_broker_may_be_told_to_compact_nothing(given: list[int], is_enabled: bool) -> None:
+    node = SimNode(log_cleaner_backoff_ms=1_000, log_cleaner_enable=is_enabled)
+    fill_compacted(node)
+    node.loop.run_for(20_000)
+    assert bool(given) == is_enabled
+
+
+@pytest.mark.parametrize(("is_enabled", "leader"), [(True, 2), (False, 1)])
+def test_a_broker_that_stops_hands_over_first_or_just_goes(is_enabled: bool, leader: int) -> None:
+    """`controlled.shutdown.enable`: without it others lead once it is found to be gone."""
+    cluster = SimCluster(controlled_shutdown_enable=is_enabled)
+    cluster.create("events", replicas=[[1, 2, 3]])
+    leaders: list[int] = []
+    cluster.broker(1).stop(lambda: leaders.append(cluster.leader("events")))
+    cluster.wait(lambda: bool(leaders), "it has stopped")
+    assert leaders == [leader]
+    cluster.wait(lambda: cluster.leader("events") == 2, "another leads")
 
 
 @pytest.mark.skipif(PEER != "", reason="looks into tidelog's own log")
