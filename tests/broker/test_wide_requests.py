@@ -260,9 +260,11 @@ def test_a_wider_one_ends_its_connection(
     request = request_bytes(api_key, version, **{**values, field: [*asked, *asked[:100]]})
     before = len(server.output.read_text())
     with witnessed(server), WireClient(server.address) as client:
+        host, port = client.socket.getsockname()
         client.socket.sendall(request)
         with pytest.raises(ConnectionError):
             client.receive_frame()
     said = server.output.read_text()[before:]
     assert f"request api_key={api_key} version={version} client=test cannot be read" in said
+    assert f"closing peer={host}:{port} " in said
     assert f"a message of more than {REQUEST_VALUES_MAX} values" in said
