@@ -10,6 +10,7 @@ start makes it so before anything is appended (`finish_cut`).
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, format_epochs
 from tidelog.log.epoch_notes import forget_pending
@@ -17,6 +18,7 @@ from tidelog.log.files import LOG, SWAP, remove_if_there, write_whole
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import Producers
 from tidelog.log.replay import forget_producers, reload_producers
+from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
@@ -121,10 +123,27 @@ def _where(log: PartitionLog, to: int) -> tuple[int, int]:
     end = to
     if size:
         base, _ = OFFSET_AND_LENGTH.unpack(segment.open_file().pread(12, position))
+        if base > to:
+            _check_gap(log, index, position)
         end = min(to, base)
     if position == 0 and index > 0 and end == segment.base_offset:
         return end, log.segments.all[index - 1].size
     return end, position
+
+
+def _check_gap(log: PartitionLog, index: int, position: int) -> None:
+    """The batch at a position seems to lie behind a gap. If it agrees with what comes next,
+    compaction has left that. Otherwise its offset has rotted, which is outside its CRC: what it
+    holds, and all up to the cut, would be missing in a log that says that it is whole."""
+    segment = log.segments.all[index]
+    limit = log.segments.end_of(index, log.log_end_offset)
+    two = [
+        header for _, header, _ in islice(batches(segment.open_file(), position, segment.size), 2)
+    ]
+    if two[0].next_offset > (two[1].base_offset if len(two) > 1 else limit):
+        raise DamagedIndex(
+            segment, f"offset {two[0].base_offset} is not before what comes behind it"
+        )
 
 
 def _remove_from(log: PartitionLog, to: int, now_ms: int) -> None:

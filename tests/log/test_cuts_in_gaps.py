@@ -1,0 +1,65 @@
+"""Cuts of a log at an offset that no batch holds: compaction has left a gap there, or a batch says
+of itself that it lies elsewhere (F12)."""
+
+import pytest
+
+from support.cleaner_world import World
+from support.logs import NOW, Simulated, batch, check_everything, contents
+from tidelog.base.errors import ErrorCode, KafkaError
+from tidelog.base.log_settings import LogSettings
+from tidelog.log.truncation import truncate_suffix
+
+COUNT = 300
+
+
+def rotted_upwards(number: int, per_batch: int, roll_behind: int = -1) -> Simulated:
+    """One of its batches says that it lies much farther behind."""
+    sim = Simulated(LogSettings(index_interval_bytes=2_000))
+    for each in range(COUNT):
+        sim.log.append_as_leader(batch(per_batch), 0, NOW)
+        if each == roll_behind:
+            sim.log.roll()
+    offset = number * per_batch
+    position = sim.log.read(offset, 1, sim.log.log_end_offset).position
+    path = sim.log.segments.first.path(".log")
+    sim.log_dir.close()
+    sim.disk.flip_bit(path, position + 5)
+    sim.open()
+    assert sim.log.log_end_offset == COUNT * per_batch
+    return sim
+
+
+@pytest.mark.parametrize("per_batch", [1, 5])
+@pytest.mark.parametrize("behind", [1, 2, 3])
+def test_a_batch_that_has_rotted_is_not_taken_for_what_lies_behind_a_gap(
+    per_batch: int, behind: int
+) -> None:
+    """What it held, and all up to the cut, would be missing, and nobody would know."""
+    sim = rotted_upwards(50, per_batch)
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            truncate_suffix(sim.log, (50 + behind) * per_batch, NOW)
+        assert refused.value.code == ErrorCode.corrupt_message
+    assert sim.log.log_end_offset == COUNT * per_batch
+
+
+@pytest.mark.parametrize("into", [1, 4])
+def test_the_last_batch_of_a_segment_is_not_either(into: int) -> None:
+    """Behind it there is none that could tell."""
+    sim = rotted_upwards(50, 5, roll_behind=50)
+    with pytest.raises(KafkaError) as refused:
+        truncate_suffix(sim.log, 50 * 5 + into, NOW)
+    assert refused.value.code == ErrorCode.corrupt_message
+
+
+def test_a_log_is_cut_in_a_gap_that_compaction_has_left() -> None:
+    world = World()
+    assert world.cleaner.run_once() is not None
+    before = contents(world.log)
+    first = before[0].header.base_offset
+    assert first > 2
+    for to in range(world.log.log_end_offset - 1, first, -1):
+        truncate_suffix(world.log, to, NOW)
+        assert [held.data for held in check_everything(world.log)] == [
+            held.data for held in before if held.header.next_offset <= to
+        ]
