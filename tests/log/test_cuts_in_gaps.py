@@ -52,6 +52,33 @@ def test_the_last_batch_of_a_segment_is_not_either(into: int) -> None:
     assert refused.value.code == ErrorCode.corrupt_message
 
 
+UPWARDS, DOWNWARDS, NO_LENGTH = (5, 0), (7, 5), (8, 7)
+
+
+@pytest.mark.parametrize(
+    "bits", [[UPWARDS], [DOWNWARDS], [UPWARDS, NO_LENGTH]], ids=["up", "down", "no batch"]
+)
+@pytest.mark.parametrize("roll_behind", [-1, 20, 60])
+def test_what_has_rotted_since_it_was_written_is_not_cut_by(
+    bits: list[tuple[int, int]], roll_behind: int
+) -> None:
+    """Where it is may be known without a look at it."""
+    sim = Simulated(LogSettings())
+    for each in range(COUNT):
+        sim.log.append_as_leader(batch(), 0, NOW)
+        if each == roll_behind:
+            sim.log.roll()
+    number = 50
+    segment = sim.log.segments.all[sim.log.segments.at(number)]
+    position, _ = segment.locate(number)
+    for byte, bit in bits:
+        sim.disk.flip_bit(segment.path(".log"), position + byte, bit)
+    with pytest.raises(KafkaError) as refused:
+        truncate_suffix(sim.log, number, NOW)
+    assert refused.value.code == ErrorCode.corrupt_message
+    assert sim.log.log_end_offset == COUNT
+
+
 def test_a_log_is_cut_in_a_gap_that_compaction_has_left() -> None:
     world = World()
     assert world.cleaner.run_once() is not None

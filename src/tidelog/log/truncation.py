@@ -22,7 +22,7 @@ from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
-from tidelog.records.batch import OFFSET_AND_LENGTH
+from tidelog.records.batch import HEADER_SIZE, read_header
 
 CUT_MARKER = "cut-in-progress"
 
@@ -122,28 +122,28 @@ def _where(log: PartitionLog, to: int) -> tuple[int, int]:
     position, size = segment.locate(to)
     end = to
     if size:
-        base, _ = OFFSET_AND_LENGTH.unpack(segment.open_file().pread(12, position))
-        if base > to:
-            _check_gap(log, index, position)
-        end = min(to, base)
+        header = read_header(segment.open_file().pread(HEADER_SIZE, position))
+        if not header.base_offset <= to <= header.last_offset:
+            _check_gap(log, index, position, to)
+        end = min(to, header.base_offset)
     if position == 0 and index > 0 and end == segment.base_offset:
         return end, log.segments.all[index - 1].size
     return end, position
 
 
-def _check_gap(log: PartitionLog, index: int, position: int) -> None:
+def _check_gap(log: PartitionLog, index: int, position: int, to: int) -> None:
     """The batch at a position seems to lie behind a gap. If it agrees with what comes next,
     compaction has left that. Otherwise its offset has rotted, which is outside its CRC: what it
-    holds, and all up to the cut, would be missing in a log that says that it is whole."""
+    holds, and all up to the cut, would be missing in a log that says that it is whole. Where it is
+    known by heart that it is there, nobody has looked yet whether it is still a batch."""
     segment = log.segments.all[index]
     limit = log.segments.end_of(index, log.log_end_offset)
     two = [
         header for _, header, _ in islice(batches(segment.open_file(), position, segment.size), 2)
     ]
-    if two[0].next_offset > (two[1].base_offset if len(two) > 1 else limit):
-        raise DamagedIndex(
-            segment, f"offset {two[0].base_offset} is not before what comes behind it"
-        )
+    after = two[1].base_offset if len(two) > 1 else limit
+    if not two or not to < two[0].next_offset <= after:
+        raise DamagedIndex(segment, f"no batch at {position} ends between {to} and {after}")
 
 
 def _remove_from(log: PartitionLog, to: int, now_ms: int) -> None:
