@@ -79,6 +79,29 @@ def test_what_has_rotted_since_it_was_written_is_not_cut_by(
     assert sim.log.log_end_offset == COUNT
 
 
+@pytest.mark.parametrize("was_there", [True, False], ids=["at the start", "written since"])
+@pytest.mark.parametrize("bit", [0, 1, 2, 3])
+def test_a_batch_that_has_rotted_by_less_than_its_length_is_noticed_too(
+    bit: int, *, was_there: bool
+) -> None:
+    """By one that comes before it or behind it: both cannot have the same offsets."""
+    sim = Simulated(LogSettings())
+    for _ in range(COUNT):
+        sim.log.append_as_leader(batch(100), 0, NOW)
+    first, segment = 5_000, sim.log.segments.active
+    path, (position, _) = segment.path(".log"), segment.locate(first)
+    if was_there:
+        sim.log_dir.close()
+    sim.disk.flip_bit(path, position + 7, bit)
+    if was_there:
+        sim.open()
+    for to in (first + 20, first + 50, first + 80):
+        with pytest.raises(KafkaError) as refused:
+            truncate_suffix(sim.log, to, NOW)
+        assert refused.value.code == ErrorCode.corrupt_message
+    assert sim.log.log_end_offset == COUNT * 100
+
+
 def test_a_log_is_cut_in_a_gap_that_compaction_has_left() -> None:
     world = World()
     assert world.cleaner.run_once() is not None

@@ -22,7 +22,6 @@ from tidelog.log.scan import batches
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reader import DamagedIndex
 from tidelog.log.segments import Segments
-from tidelog.records.batch import HEADER_SIZE, read_header
 
 CUT_MARKER = "cut-in-progress"
 
@@ -120,30 +119,28 @@ def _where(log: PartitionLog, to: int) -> tuple[int, int]:
     index = log.segments.at(to)
     segment = log.segments.all[index]
     position, size = segment.locate(to)
-    end = to
-    if size:
-        header = read_header(segment.open_file().pread(HEADER_SIZE, position))
-        if not header.base_offset <= to <= header.last_offset:
-            _check_gap(log, index, position, to)
-        end = min(to, header.base_offset)
+    end = min(to, _base_of(log, index, position, to)) if size else to
     if position == 0 and index > 0 and end == segment.base_offset:
         return end, log.segments.all[index - 1].size
     return end, position
 
 
-def _check_gap(log: PartitionLog, index: int, position: int, to: int) -> None:
-    """The batch at a position seems to lie behind a gap. If it agrees with what comes next,
-    compaction has left that. Otherwise its offset has rotted, which is outside its CRC: what it
-    holds, and all up to the cut, would be missing in a log that says that it is whole. Where it is
-    known by heart that it is there, nobody has looked yet whether it is still a batch."""
+def _base_of(log: PartitionLog, index: int, position: int, to: int) -> int:
+    """The first offset of the batch at a position. It must reach `to`, or lie behind a gap, which
+    compaction has left, and agree with what comes before it and behind it. Otherwise that has
+    rotted, which is outside its CRC: some of what it holds, or all up to the cut, would be missing
+    in a log that says that it is whole, or be in it twice. Where it is known by heart that it is
+    there, nobody has looked yet whether it is still a batch."""
     segment = log.segments.all[index]
+    found = islice(batches(segment.open_file(), position, segment.size), 2)
+    two = [header for _, header, _ in found]
     limit = log.segments.end_of(index, log.log_end_offset)
-    two = [
-        header for _, header, _ in islice(batches(segment.open_file(), position, segment.size), 2)
-    ]
     after = two[1].base_offset if len(two) > 1 else limit
-    if not two or not to < two[0].next_offset <= after:
-        raise DamagedIndex(segment, f"no batch at {position} ends between {to} and {after}")
+    if two and to < two[0].next_offset <= after:
+        base = two[0].base_offset
+        if base >= segment.base_offset and segment.locate(base)[0] == position:
+            return base
+    raise DamagedIndex(segment, f"the batch at {position} does not fit between the others")
 
 
 def _remove_from(log: PartitionLog, to: int, now_ms: int) -> None:
