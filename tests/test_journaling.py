@@ -13,6 +13,7 @@ from tidelog.base.journal import Entry, Journal, Origin
 from tidelog.coordinators import Coordinator, Place, hash_of
 from tidelog.disk_work import DiskWork
 from tidelog.journaling import PartitionJournal
+from tidelog.log.retention import advance_log_start
 from tidelog.partition import Partition
 from tidelog.records.control import EndTransaction, encode_end_transaction
 from tidelog.slices import Slices
@@ -226,6 +227,23 @@ def test_what_must_be_written_need_not_fit(setting: str) -> None:
     told = stage.load(stage.coordinator()).told
     whole = [*large, Entry(b"b", b"1")]
     assert told == [(entry, offset, -1) for offset, entry in enumerate(whole)] + ["started"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_what_ages_while_it_is_loaded_is_no_damage(count: int) -> None:
+    """If `delete` is a policy of the topic as well: so many of four segments, or all there is."""
+    stage = Stage(buffer_bytes=1, segment_bytes=100)
+    for _ in range(4):
+        stage.journal.append([Entry(b"key", b"1" * 20)], lambda _: None)
+    log, coordinator = stage.partition.log, stage.coordinator()
+    assert len(log.segments.all) == 4
+    coordinator.led_changed(stage.partition)
+    log.roll()
+    advance_log_start(log, count)
+    assert stage.node.loop.run_until(lambda: not coordinator.is_loading)
+    coordinator.at(0)
+    replayed = [(Entry(b"key", b"1" * 20), offset, -1) for offset in (0, *range(count, 4))]
+    assert stage.made[0].told == [*replayed, "started"]
 
 
 def test_a_journal_that_cannot_be_read_is_not_available() -> None:

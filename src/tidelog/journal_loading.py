@@ -38,7 +38,7 @@ def loading(
 ) -> Sliced:
     """Replays all that is in the partition's log into the shard, unless it is over before that."""
     place = _Place(partition, noted)
-    while not (place.is_at_end or is_over()):
+    while not (is_over() or place.is_at_end()):
         found = place.look(buffer_bytes)
         reading = _Reading(loop, found)
         yield reading.ask
@@ -76,15 +76,16 @@ class _Place:
         self._last = self._position = 0
         """Where in it the last batch begins, and the next."""
 
-    @property
     def is_at_end(self) -> bool:
+        """What has aged meanwhile is passed over."""
+        start = self._log.log_start_offset
+        if self.offset < start:
+            self.offset, self._segment = start, None
         return self.offset >= self._end
 
     def look(self, bytes_max: int) -> Slice:
         """The next range."""
         log = self._log
-        if self.offset < log.log_start_offset:
-            self.offset, self._segment = log.log_start_offset, None
         found = log.read(self.offset, bytes_max, self._end)
         segment = _segment_at(log, self.offset)
         if segment is not self._segment:
