@@ -360,6 +360,35 @@ def test_a_dir_does_not_go_offline_with_another_that_was_read_for_the_same_answe
     assert client.produce("events", one_batch("b"), index=good).error_code.name == "none"
 
 
+def test_a_fetch_is_answered_also_if_another_of_its_session_finds_nobody_who_leads() -> None:
+    """S10: while the disk is read for it."""
+    assert sum(nobody_leads_while_a_disk_fails(seed) for seed in range(20)) > 0
+
+
+def nobody_leads_while_a_disk_fails(seed: int) -> bool:
+    """Whether that was found out before the disk had been read."""
+    node = SimNode(seed=seed, log_dirs="/data,/more")
+    node.disk.cold_share = 0.0
+    client, _, bad = filled(node)
+    other = node.client()
+    client.send_fetch([("events", bad, 2)], session_epoch=0)
+    session_id = client.wait().session_id
+    partition = node.broker.partitions.find("events", bad)
+    before, answered = partition.bytes_out, len(client.answers)
+    node.disk.cold_share = 1.0
+    client.send_fetch([("events", bad, 3)], session_id=session_id, session_epoch=1)
+    assert node.loop.run_until(lambda: partition.bytes_out > before), "its records were found"
+    node.disk.fail(errno.EIO, operations=["pread"], path="/more/*.log", times=None)
+    partition.resign()
+    node.broker.partitions.set_led(partition)
+    other.send_fetch([], session_id=session_id, session_epoch=2)
+    told = other.wait().responses[0].partitions[0].error_code.name
+    is_first = len(client.answers) == answered and told == "not_leader_or_follower"
+    assert client.wait().responses[0].partitions[0].error_code.name == "kafka_storage_error"
+    assert partition.log.home.failure is not None
+    return is_first
+
+
 def test_creating_with_all_disks_gone_is_refused() -> None:
     node = two_dirs()
     client = node.client()

@@ -329,8 +329,8 @@ class Fetching:
         for here in found:
             here.position.told_high_watermark = here.high_watermark
             here.position.told_log_start = here.log_start_offset
-            if here.size and isinstance(here.position.partition, Partition):
-                self._count(here.position.partition, here.size)
+            if here.size and here.partition is not None:
+                self._count(here.partition, here.size)
         if session.id == NO_SESSION:
             session.end()
         cold = [here for here in found if is_cold(here)]

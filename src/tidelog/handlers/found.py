@@ -30,6 +30,7 @@ class Found:
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "partition",
         "position",
         "records",
         "size",
@@ -37,6 +38,8 @@ class Found:
 
     def __init__(self, position: Position, error: int = _GOOD) -> None:
         self.position = position
+        self.partition: Partition | None = None
+        """Where that was found: the position may be led elsewhere before it is sent."""
         self.error = error
         self.high_watermark = UNKNOWN
         self.last_stable_offset = UNKNOWN
@@ -65,6 +68,7 @@ class Answer:
 
 def found_at(position: Position, partition: Partition, records: Slice | None) -> Found:
     found = Found(position)
+    found.partition = partition
     found.high_watermark = partition.high_watermark
     found.last_stable_offset = partition.last_stable_offset
     found.log_start_offset = partition.log.log_start_offset
@@ -121,9 +125,9 @@ def copied(found: Found) -> Found:
 
 def failed(found: Found, error: Exception | None) -> Found:
     """What a consumer is told of a range that the disk did not give."""
-    assert isinstance(found.position.partition, Partition)
+    assert found.partition is not None
     assert isinstance(error, OSError)
-    code = found.position.partition.log.failed(error).code
+    code = found.partition.log.failed(error).code
     return found.refuse(int(code))
 
 
@@ -140,8 +144,8 @@ def is_news(found: Found) -> bool:
 
 
 def is_cold(found: Found) -> bool:
-    records, partition = found.records, found.position.partition
-    if not isinstance(records, Slice) or not isinstance(partition, Partition):
+    records, partition = found.records, found.partition
+    if not isinstance(records, Slice) or partition is None:
         return False
     try:
         return must_be_read(partition.log, records)

@@ -79,8 +79,8 @@ def _lane(index: int) -> str:
 def _sound(node: Node, found: Found, records: Slice, seen: Stretch | None) -> Found:
     """What can be sent of a range that was looked through: what lies before a damaged batch, or,
     where that is the first, an error."""
-    unverified, partition = records.unverified, found.position.partition
-    if unverified is None or not isinstance(partition, Partition):
+    unverified, partition = records.unverified, found.partition
+    if unverified is None or partition is None:
         return found
     node.healing.took_note(partition, unverified, seen)
     size = unverified.good_bytes(records.position, records.size)

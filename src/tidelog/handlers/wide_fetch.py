@@ -15,7 +15,6 @@ from tidelog.handlers.found import Found, copied, is_cold, is_news, row_of, tag_
 from tidelog.handlers.rows import work_in_slices
 from tidelog.handlers.warming import warm
 from tidelog.log.partition_log import Slice
-from tidelog.partition import Partition
 from tidelog.serving.fetch_sessions import (
     FIRST_EPOCH,
     NO_FOLLOWER,
@@ -110,8 +109,8 @@ class WideFetching(Fetching):
 
     def _note_reader(self, found: Found) -> None:
         """Pages that are to be sent must not change before they are (D12)."""
-        partition = found.position.partition
-        if self._follower != NO_FOLLOWER and isinstance(partition, Partition):
+        partition = found.partition
+        if self._follower != NO_FOLLOWER and partition is not None:
             partition.readers[self._follower] = self._request.connection
 
     def _finish(self, found: list[Found]) -> Answer | None:
@@ -156,8 +155,8 @@ class WideFetching(Fetching):
         position = here.position
         position.told_high_watermark = here.high_watermark
         position.told_log_start = here.log_start_offset
-        if here.size and isinstance(position.partition, Partition):
-            self._count(position.partition, here.size)
+        if here.size and here.partition is not None:
+            self._count(here.partition, here.size)
 
     def _packing(self, rows: list[Found]) -> Sliced:
         request = self._request
