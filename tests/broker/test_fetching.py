@@ -14,7 +14,9 @@ from support.brokers import (
     one_batch,
 )
 from tidelog.handlers import fetch, wide_fetch
-from tidelog.records.reference import read_records
+from tidelog.marker_appends import Marker, append_marker
+from tidelog.records.control import EndTransaction
+from tidelog.records.reference import Record, encode_batch, read_records
 from tidelog.serving import fetch_sessions
 
 
@@ -402,6 +404,38 @@ def test_a_fetch_of_cold_pages_waits_for_them_beside_the_loop() -> None:
     node.disk.cold_share = 1.0
     answer = client.fetch("events", 0, max_bytes=1 << 20)
     assert answer.records[: len(batch)].endswith(batch[61:])
+
+
+def test_what_a_fetch_has_waited_for_is_read_also_where_that_is_cold_by_then(node: SimNode) -> None:
+    """R3: a transaction that was long open begins in a segment of which nothing is at hand when it
+    ends."""
+    client = node.client()
+    client.create("events", segment_bytes=40_000)
+    partition = node.broker.partitions.find("events", 0)
+    opening = encode_batch(
+        [Record(offset=0, timestamp=node.clock.now_ms(), key=b"k", value=b"v")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    partition.append(bytearray(opening), node.clock.now_ms())
+    for _ in range(20):
+        client.produce("events", one_batch("a" * 12_000))
+    for segment in partition.log.segments.all:
+        segment.offset_index.blocks.clear()
+    reader = node.client()
+    reader.send_fetch([("events", 0, 0)], isolation_level=1, max_wait=60_000)
+    node.loop.run_for(500)
+    assert not reader.answers, "it is parked"
+    node.disk.cold_share = 1.0
+    end = EndTransaction(producer_id=7, producer_epoch=0, committed=True, coordinator_epoch=0)
+    marker = Marker(end=end, transaction_version=0, on_append=lambda: None)
+    append_marker(partition, marker, node.clock.now_ms(), lambda _error: None)
+    began_ms = node.clock.monotonic_ms()
+    found = reader.wait().responses[0].partitions[0]
+    assert values(found.records)[0] == b"v"
+    assert node.clock.monotonic_ms() - began_ms < 1000
 
 
 def test_sessions_remember_no_more_than_there_is_room_for(

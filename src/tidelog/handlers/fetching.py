@@ -136,8 +136,12 @@ class Fetching:
             found, is_enough = self._look()
             if is_enough:
                 self._answer(found)
-            else:
-                self._park(found)
+                return
+            self._park(found)
+            if self._cold is not None:
+                # What becomes ready meanwhile is looked at then, too.
+                self._is_woken = True
+                self._thaw(found, self._cold, self._look_again)
 
     def interrupt(self) -> None:
         """Answers with what there is now."""
