@@ -167,3 +167,18 @@ def test_nothing_behind_a_part_that_could_not_be_written_is_in_the_log(
     cluster.wait(lambda: cluster.isr("events") == [1, 2, 3], "it is in sync")
     cluster.wait_caught_up("events")
     assert len(assert_alike(cluster, "events")) > BATCHES * BATCH_BYTES
+
+
+def test_a_follower_that_wants_much_at_once_waits_at_the_end_of_no_segment() -> None:
+    """R3: an answer does not go beyond it, and the high watermark waits for this follower."""
+    cluster = SimCluster(2, replica_fetch_min_bytes=1 << 20, replica_fetch_wait_max_ms=2_000)
+    cluster.create("events", replicas=[[1, 2]], segment_bytes=2_500)
+    client = cluster.client(1)
+    for number in range(8):
+        client.send_produce("events", one_batch(f"{number}" + "x" * 1_000), acks=1)
+    client.wait()
+    last = cluster.held(1, "events").log.segments.active.base_offset
+    assert last >= 6
+    began_ms = cluster.clock.monotonic_ms()
+    cluster.wait(lambda: end_at(cluster, 2) >= last, "it follows")
+    assert cluster.clock.monotonic_ms() - began_ms < 2_000

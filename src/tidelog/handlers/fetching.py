@@ -223,6 +223,8 @@ class Fetching:
         if position.fetch_offset >= segments.active.base_offset:
             return False
         upto = partition.last_stable_offset if self._committed_only else partition.high_watermark
+        if self._follower != NO_FOLLOWER:
+            upto = partition.log.log_end_offset
         return segments.at(position.fetch_offset) < segments.at(upto - 1)
 
     def _has_moved_start(self, found: Found) -> bool:
