@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -14,6 +14,8 @@ from tidelog.handlers.gathering import PARTITIONS_MIN
 from tidelog.handlers.share import IN_FLIGHT_MAX
 from tidelog.handlers.together import TOGETHER_MAX
 from tidelog.log.partition_log import PartitionLog
+
+GARBAGE: Final = (b"\0\0\0\4\0\0\0\x09", b"\x7f\xff\xff\xff")
 
 
 def begun(seed: int = 0) -> SimNode:
@@ -101,7 +103,7 @@ def test_whatever_comes_behind_it_keeps_its_place(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("garbage", [b"\0\0\0\4\0\0\0\x09", b"\x7f\xff\xff\xff"])
+@pytest.mark.parametrize("garbage", GARBAGE)
 def test_what_came_before_garbage_is_answered(seed: int, garbage: bytes) -> None:
     with serving("joined"):
         node = begun(seed)
@@ -181,3 +183,24 @@ def test_all_that_came_before_a_client_has_closed_is_written() -> None:
             client.link.close()
             node.loop.run_for(1000)
             assert values(node, 0) == ["first", "a", *map(str, range(count))], f"seed {seed}"
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("begins_wide", [False, True])
+def test_all_that_came_before_garbage_is_written(garbage: bytes, begins_wide: bool) -> None:
+    """A1: also if it is more than what is answered in one go. The garbage is looked at in turn."""
+    count = IN_FLIGHT_MAX + TOGETHER_MAX
+    for seed in range(10):
+        with serving("joined"):
+            node = begun(seed)
+            client = node.client()
+            if begins_wide:
+                client.send_bytes(wide(client, "a", acks=0))
+                log = node.broker.partitions.find("wide", 0).log
+                assert node.loop.run_until(partial(has_come, node.broker.doors.connections, log))
+            rest = [wide(client, str(number), acks=0, count=1) for number in range(count)]
+            client.send_bytes(b"".join(rest) + garbage)
+            node.loop.run_for(1000)
+            first = ["first", "a"] if begins_wide else ["first"]
+            assert values(node, 0) == [*first, *map(str, range(count))], f"seed {seed}"
+            assert client.closed_why is not None

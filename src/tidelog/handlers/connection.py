@@ -50,6 +50,7 @@ class ClientConnection:
         "_pending",
         "_queued_before",
         "_quiet_checks",
+        "_refused",
         "_share",
         "buffer",
         "client_id",
@@ -71,6 +72,8 @@ class ClientConnection:
         self._is_catching_up = False
         self._is_closed = self._is_finishing = False
         self._is_paused = self._is_waiting = False
+        self._refused: str | None = None
+        """Why nothing more can be read, while there is still something from before."""
         self._owed_bytes = 0
         self._share = Share(node.clock, owner.counters)
         self.listener = listener
@@ -92,16 +95,21 @@ class ClientConnection:
         try:
             frames = self._frames.received(size)
         except KafkaError as error:
-            self._end_gathering()
-            self.close(error.message)
+            self._refuse(error.message)
             return
         if self._gathering:
             self._gathering.add(frames)
         else:
             self._serve_all(frames, may_wait=True)
         if self._frames.refused is not None:
-            self._end_gathering()
-            self.close(self._frames.refused.message)
+            self._refuse(self._frames.refused.message)
+
+    def _refuse(self, why: str) -> None:
+        """Closes, once all that came before was taken up."""
+        self._end_gathering()
+        self._refused = why
+        if not self._held:
+            self.close(why)
 
     def _serve_all(self, frames: list[memoryview], may_wait: bool = False) -> None:
         self._share.begin()
@@ -313,6 +321,8 @@ class ClientConnection:
             self._go_on_later()
         elif self._is_finishing:
             self._close_if_finished()
+        elif self._refused is not None:
+            self.close(self._refused)
         elif not self._is_crowded():
             self._is_paused = False
             self._link.resume()
