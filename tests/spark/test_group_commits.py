@@ -1,6 +1,7 @@
 """Queries commit to a group how far they are, and batches go on where the last one ended (P3)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from support.scripted_brokers import scripted
 from support.servers import Server
 from tidelog.base.errors import BadValue, ErrorCode
 from tidelog.client.client import Client
-from tidelog.client.offsets import committed_offsets
+from tidelog.client.offsets import commit_offsets, committed_offsets
 from tidelog.client.sockets import now_ms
 from tidelog.spark.group_commits import PATIENCE_MS, PAUSE_MS, GroupCommits
 from tidelog.spark.offsets import Planned, TopicOffsets
@@ -133,15 +134,26 @@ def reached(offset: int) -> dict[str, Any]:
     return Planned(start=positions, end=positions).to_json()
 
 
+def ask_once(coordinator: AwayCoordinator, address: str) -> None:
+    """What this process asks for the first time may take longer than a commit has."""
+    coordinator.is_back = True
+    with Client(address) as client:
+        commit_offsets(client, "g", {("t", 0): 0})
+    coordinator.is_back = False
+    coordinator.committed.clear()
+
+
 def test_a_coordinator_that_is_away_is_not_asked_for_again_and_again() -> None:
     """P3: neither by each batch nor by a query that is idle; once it is back the group goes on."""
     at_ms = 0
     coordinator = AwayCoordinator()
     with scripted(coordinator) as brokers:
+        ask_once(coordinator, brokers.addresses[1])
+        before = len(brokers.asked)
         commits = GroupCommits(parsed(brokers.addresses[1]), lambda: at_ms, is_patient=False)
         commits.reached(reached(1))
         tried = len(brokers.asked)
-        assert tried > 0
+        assert tried > before
         coordinator.is_back = True
         for offset in (1, 1, 2, 3):
             at_ms = PAUSE_MS - 1
@@ -151,6 +163,22 @@ def test_a_coordinator_that_is_away_is_not_asked_for_again_and_again() -> None:
         for offset in (3, 4):
             commits.reached(reached(offset))
         assert coordinator.committed == [3, 4]
+        commits.close()
+
+
+def test_a_query_that_ends_with_what_is_there_commits_its_last_batch_whatever_failed_before() -> (
+    None
+):
+    """P3: nobody does it later."""
+    coordinator = AwayCoordinator()
+    with scripted(coordinator) as brokers:
+        options = parsed(brokers.addresses[1])
+        hasty = replace(options, connecting=replace(options.connecting, timeout_ms=PATIENCE_MS))
+        commits = GroupCommits(hasty, lambda: 0, is_patient=True)
+        commits.reached(reached(1))
+        coordinator.is_back = True
+        commits.reached(reached(2))
+        assert coordinator.committed == [2]
         commits.close()
 
 

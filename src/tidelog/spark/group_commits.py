@@ -24,8 +24,8 @@ _log = logging.getLogger("tidelog.spark.groups")
 
 
 class GroupCommits:
-    """Of one query. One that ends with what is there waits for an answer as long as anybody: nobody
-    commits its last batch later."""
+    """Of one query. One that ends with what is there waits for an answer as long as anybody, and
+    lets no batch pass: nobody commits its last one later."""
 
     def __init__(
         self, options: SourceOptions, now_ms: Callable[[], int], *, is_patient: bool
@@ -37,6 +37,7 @@ class GroupCommits:
         self._logs = BrokerLogs(connecting, options.subscription)
         self._group_id = options.group_id
         self._now_ms = now_ms
+        self._pause_ms = 0 if is_patient else PAUSE_MS
         self._committed: dict[str, Any] | None = None
         self._failed_ms: int | None = None
 
@@ -62,4 +63,4 @@ class GroupCommits:
 
     @property
     def _has_just_failed(self) -> bool:
-        return self._failed_ms is not None and self._now_ms() < self._failed_ms + PAUSE_MS
+        return self._failed_ms is not None and self._now_ms() < self._failed_ms + self._pause_ms
