@@ -15,6 +15,7 @@ def internal_topic(name: str, settings: Settings) -> NewTopic:
 
 
 def _offsets(settings: Settings) -> NewTopic:
+    min_isr = settings["offsets.topic.min.isr"]
     return NewTopic(
         name=CONSUMER_OFFSETS,
         partition_count=settings.whole("offsets.topic.num.partitions"),
@@ -23,6 +24,7 @@ def _offsets(settings: Settings) -> NewTopic:
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(settings.whole("offsets.topic.segment.bytes")),
+            **({} if min_isr is None else {"min.insync.replicas": str(min_isr)}),
         },
     )
 

@@ -213,6 +213,7 @@ def test_tidelogs_own_settings_are_there() -> None:
     assert BROKER["leader.recovery.strategy"].parse("first-isr") == "first-isr"
     assert BROKER["socket.request.other.max.bytes"].default == 4 * 1024 * 1024
     assert BROKER["metrics.port"].default is None
+    assert BROKER["offsets.topic.min.isr"].default is None
 
 
 @pytest.mark.parametrize("setting", EVERY_SETTING, ids=_names(EVERY_SETTING))

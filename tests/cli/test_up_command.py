@@ -141,14 +141,15 @@ def test_as_many_brokers_as_asked_for_run_until_ctrl_c(tmp_path: Path) -> None:
 
 
 def check_internal_topics(client: Client) -> None:
-    """O1: they have as many replicas as there are brokers for, and transactions are in two."""
+    """O1: they have as many replicas as there are brokers for, and what is in them is in two."""
     for key_type, name in enumerate(INTERNAL_TOPICS):
         client.ask(apis.FIND_COORDINATOR, {"key_type": key_type, "coordinator_keys": ["any"]})
         assert client.topic_soon(name, PATIENCE_MS).replication_factor == 2
-    resource = Resource(kind="topic", name=INTERNAL_TOPICS[1])
-    configs = describe_configs(client, [resource])[resource]
-    assert not isinstance(configs, KafkaError)
-    assert next(one.value for one in configs if one.name == "min.insync.replicas") == "2"
+        resource = Resource(kind="topic", name=name)
+        configs = describe_configs(client, [resource])[resource]
+        assert not isinstance(configs, KafkaError)
+        found = next(one.value for one in configs if one.name == "min.insync.replicas")
+        assert found == "2", name
 
 
 def test_zookeeper_stays_when_all_brokers_have_died(tmp_path: Path) -> None:

@@ -75,3 +75,13 @@ def test_a_broker_that_is_not_registered_is_not_available_yet() -> None:
 def test_version_0_knows_groups_only() -> None:
     (found,) = ask(AdminNode(), 0, TRANSACTION, "readers")
     assert found.error_code is ErrorCode.none
+
+
+def test_how_many_replicas_of_offsets_must_be_in_sync_is_said_where_it_is_set() -> None:
+    """O1, O2: elsewhere the topic has what any topic has, as in Kafka."""
+    found = []
+    for node in (AdminNode(), AdminNode(offsets_topic_min_isr="2")):
+        ask(node, 6, GROUP, "readers")
+        config = node.metadata.image.topics["__consumer_offsets"].config
+        found.append(config.get("min.insync.replicas"))
+    assert found == [None, "2"]

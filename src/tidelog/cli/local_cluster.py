@@ -101,7 +101,8 @@ class LocalCluster:
         settings: Mapping[str, str],
     ) -> None:
         self._zookeeper = ZooKeeperServer(Place(folder=folder / "zookeeper", port=zookeeper_port))
-        shared = {**_defaults(brokers), "zookeeper.connect": self._zookeeper.address, **settings}
+        own = _defaults(brokers, settings)
+        shared = {**own, "zookeeper.connect": self._zookeeper.address, **settings}
         self.brokers = [
             LocalBroker(number, port + number - 1, folder, shared)
             for number in range(1, brokers + 1)
@@ -170,11 +171,14 @@ class LocalCluster:
         self._zookeeper.kill()
 
 
-def _defaults(brokers: int) -> dict[str, str]:
-    """Of the topics that the brokers keep for themselves (O1)."""
+def _defaults(brokers: int, settings: Mapping[str, str]) -> dict[str, str]:
+    """Of the topics that the brokers keep for themselves (O1). How many replicas of any topic must
+    be in sync may be set, and then counts for the offsets of groups too, as in Kafka."""
     copies, in_sync = str(min(3, brokers)), str(min(2, brokers))
+    of_offsets = {} if "min.insync.replicas" in settings else {"offsets.topic.min.isr": in_sync}
     return {
         "offsets.topic.replication.factor": copies,
+        **of_offsets,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": in_sync,
     }

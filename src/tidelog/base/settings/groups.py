@@ -175,6 +175,16 @@ _OFFSETS: Final = (
         ),
     ),
     Setting(
+        name="offsets.topic.min.isr",
+        kind="int",
+        default=None,
+        bound=at_least(1),
+        doc=(
+            "min.insync.replicas of __consumer_offsets; unset, as of any topic. It is tidelog's "
+            "own: Kafka has one for __transaction_state only."
+        ),
+    ),
+    Setting(
         name="offsets.topic.compression.codec",
         kind="int",
         default=0,
