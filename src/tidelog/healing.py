@@ -5,6 +5,9 @@ the controller ask it what it can do, and says that it cannot serve, so that it 
 set and another leads. Then, and not before, it drops the damaged segment and all behind it, and
 fetches that from the leader. Who is alone in the set goes on leading: nobody else has what it has.
 A follower notices nothing of what has rotted unless it has to be cut there; then it does the same.
+So does a replica that a start finds without its first segments while others are in sync: it fetches
+all of it again. If it led them before that they would take what is missing for deleted, and delete
+it too.
 """
 
 import logging

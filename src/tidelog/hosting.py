@@ -340,6 +340,8 @@ class Hosting:
         replica = Replica(self._broker_id, log, watermark, self._broker_epoch_of)
         replica.lag_ms_max = self._in_sync.lag_ms_max
         partition = Partition(log, topic.topic_id, replica, self._slow, self._in_sync)
+        if log.lost_from is not None:
+            partition.damaged = log.segments.first
         self._partitions.forget_offline(topic.name, topic.topic_id, state.index)
         self._partitions.add(partition)
         return partition

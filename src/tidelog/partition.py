@@ -93,7 +93,7 @@ class Partition:
         """Whether something is being written to its log beside the loop: it must not be rolled,
         cut, or begin to follow."""
         self.damaged: Segment | None = None
-        """A segment with a bad batch, while another is to lead and to give it again."""
+        """A segment with a bad batch, or without those before it, that another is to give again."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.waiters: dict[Waiter, None] = {}

@@ -5,6 +5,8 @@ import logging
 import pytest
 
 from support.brokers import SimNode, one_batch
+from tidelog.log import retention
+from tidelog.log.files import read_whole
 from tidelog.records.batch import HEADER_SIZE
 from tidelog.records.reference import read_records
 
@@ -182,3 +184,30 @@ def test_a_length_that_goes_wrong_while_the_broker_runs_is_told_of() -> None:
     assert client.fetch("events", 4).records, "what lies before it is there"
     assert client.fetch("events", 24).records, "and what lies behind it"
     assert client.produce("events", one_batch("new")).base_offset == 60
+
+
+def test_a_node_alone_says_at_every_start_that_it_has_lost_its_first_segments(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its checkpoint does not say that they were deleted, whoever looks at it."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", segment_bytes=2 * SIZE)
+    for number in range(BATCHES):
+        client.produce("events", one_batch(f"v{number}"))
+    node.stop()
+    node.disk.remove(LOG)
+    for _ in range(3):
+        caplog.clear()
+        node.start()
+        log = node.broker.partitions.find("events", 0).log
+        assert (log.log_start_offset, log.log_end_offset) == (2, BATCHES)
+        node.loop.run_for(120_000)
+        lines = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+        assert lines == ["lost segments log=/data/events-0 from_offset=0 to_offset=2"]
+        assert b"events" not in read_whole(node.disk, "/data/log-start-offset-checkpoint")
+        node.stop()
+    node.start()
+    retention.advance_log_start(node.broker.partitions.find("events", 0).log, 3)
+    node.loop.run_for(120_000)
+    assert b"events 0 3" in read_whole(node.disk, "/data/log-start-offset-checkpoint")

@@ -352,3 +352,25 @@ def test_it_is_cut_only_out_of_the_in_sync_set() -> None:
     is_forgotten = cluster.held(ROTTEN, TOPIC).damaged is None
     assert is_forgotten, "who leads is to be found out with what it has"
     assert partition.log.log_end_offset == 20
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", "lose_power"])
+def test_a_replica_whose_first_segments_are_gone_fetches_them_again(how: str) -> None:
+    """As a leader it would have the others take them for deleted, and delete them too."""
+    cluster = filled(segment_bytes=250)
+    segments = cluster.held(ROTTEN, TOPIC).log.segments.all
+    assert len(segments) > 3
+    cluster.run_for(60_000)  # until all is durable
+    getattr(cluster, how)(ROTTEN)
+    for segment in segments[:2]:
+        cluster.machines[ROTTEN].disk.remove(segment.path(".log"))
+    cluster.start(ROTTEN)
+    cluster.wait_caught_up(TOPIC)
+    cluster.stop(1)
+    cluster.wait_led(TOPIC, by=ROTTEN)
+    cluster.start(1)
+    cluster.wait_caught_up(TOPIC)
+    cluster.run_for(120_000)
+    assert read(cluster, TOPIC) == values(0, 20)
+    for broker_id in (1, 2, 3):
+        assert log_values(cluster, broker_id, TOPIC) == values(0, 20)

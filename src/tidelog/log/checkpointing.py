@@ -28,6 +28,7 @@ from tidelog.log.checkpoints import (
     read_offsets,
 )
 from tidelog.log.files import CHECKPOINTING, TEMPORARY, write_temporary
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.steps import Steps
 
 if TYPE_CHECKING:
@@ -56,6 +57,12 @@ def _read(log_dir: "LogDir", name: str) -> Offsets | None:
         return None
 
 
+def noted_start(log: PartitionLog) -> int:
+    """Where a log is said to start. What has been lost at its front is not said to be deleted:
+    whoever looks at the files later, the next start or an audit, shall see it too."""
+    return log.log_start_offset if log.lost_from is None else log.lost_from
+
+
 def checkpointing(log_dir: "LogDir") -> Steps:
     """Writes those checkpoints that differ from what the files hold, and settles the names of
     replicas that were deleted."""
@@ -63,9 +70,10 @@ def checkpointing(log_dir: "LogDir") -> Steps:
         return
     before = log_dir.checkpoints_written
     starts = {partition: log.log_start_offset for partition, log in log_dir.logs.items()}
+    noted = {partition: noted_start(log) for partition, log in log_dir.logs.items()}
     points = {partition: log.recovery_point for partition, log in log_dir.logs.items()}
     renamed = [partition for partition, is_done in log_dir.unsettled.items() if is_done]
-    contents = _contents(log_dir, starts, points)
+    contents = _contents(log_dir, noted, points)
     changed = {name: data for name, data in contents.items() if log_dir.written.get(name) != data}
     if not changed and not renamed:
         return

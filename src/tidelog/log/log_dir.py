@@ -29,6 +29,7 @@ from tidelog.log.checkpointing import (
     checkpointing,
     lower_offsets,
     lower_to_ends,
+    noted_start,
     read_checkpoints,
 )
 from tidelog.log.checkpoints import (
@@ -57,6 +58,7 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.replicas import NewReplica, deleting, making
 from tidelog.log.steps import Steps, run_now
 from tidelog.log.topic_ids import mark_if_lost, read_id
+from tidelog.log.unsynced import settle_unsynced
 
 LOCK: Final = ".lock"
 BOOT_ID: Final = ".boot_id"
@@ -274,9 +276,7 @@ class LogDir:
         )
         folder = f"{self.path}/{partition.folder}"
         opened = recovery.open_log(self, partition, folder, settings, found, self.workers)
-        if not (self.was_closed or self.boot_is_noted):
-            recovery.write_again(opened.log)
-        recovery.flush_what_is_owed(opened.log)
+        settle_unsynced(opened.log, is_doubtful=not (self.was_closed or self.boot_is_noted))
         opened.log.was_flushed = found.recovery_point > 0
         is_crash = self.boot_is_noted and not (self.same_boot or self.was_closed)
         if is_crash and not opened.log.was_flushed:
@@ -303,7 +303,7 @@ class LogDir:
 
     def persist_log_starts(self) -> None:
         for partition, log in self.logs.items():
-            self.log_starts[partition] = log.log_start_offset
+            self.log_starts[partition] = noted_start(log)
         starts = {p: start for p, start in self.log_starts.items() if start > 0}
         for name in (LOG_STARTS, LOG_STARTS_COPY):
             self._write_offsets(name, starts)

@@ -91,6 +91,7 @@ class LogFiles:
         self.producers = Producers()
         self.log_start_offset = 0
         self.durable_log_start = 0
+        self.lost_from: int | None = None  # Where it began, if its first segments are missing.
         self.log_end_offset = 0
         self.recovery_point = 0
         self.durable_recovery_point = 0
@@ -334,7 +335,8 @@ class LogFiles:
         """Epochs of what lies below it are of no use any more. Not before: the file that they are
         written to may outlive a process that has not saved the start."""
         self.durable_log_start = start
-        self.epochs.advance_log_start(start)
+        if self.lost_from is None:
+            self.epochs.advance_log_start(start)
 
     def truncated(self) -> None:
         self.truncations += 1

@@ -39,11 +39,10 @@ from tidelog.log.replay import forget_producers, reload_producers
 from tidelog.log.scan import EVERYTHING, Place, StoredBatch, batches, good_batches
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments
-from tidelog.log.truncation import cut_segment, cutting, finish_cut
+from tidelog.log.truncation import CUT_MARKER, cut_segment, cutting, finish_cut
 from tidelog.log.unverified import Unverified
 
 INLINE_BYTES_MAX: Final = 64 << 20
-REWRITE_BYTES: Final = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +84,7 @@ def open_log(
     log.durable_recovery_point = found.recovery_point
     log.segments = Segments(_segments_in(log))
     log.epochs = _read_epochs(log, found)
+    _note_what_is_lost(log)
     finish_cut(log)
     if log.segments.all:
         _Check(opened, found, workers).run()
@@ -135,6 +135,18 @@ def _read_epochs(log: PartitionLog, found: Found) -> LeaderEpochs:
         epochs = LeaderEpochs(epochs_of(durable))
         epochs.changed = True
     return epochs
+
+
+def _note_what_is_lost(log: PartitionLog) -> None:
+    """Segments go when a log start behind them is durable, and then epochs begin there too. Where
+    the first ones are missing although both begin before, that is not age: others may have them."""
+    segments, epochs = log.segments.all, log.epochs.entries
+    if not segments or not epochs:
+        return
+    start, first = max(log.log_start_offset, epochs[0][1]), segments[0].base_offset
+    if start < first and log.disk.stat(f"{log.folder}/{CUT_MARKER}") is None:
+        log.lost_from = start
+        _log.error("lost segments log=%s from_offset=%d to_offset=%d", log.folder, start, first)
 
 
 class _Check:
@@ -360,7 +372,8 @@ def _settle_bounds(log: PartitionLog, found: Found) -> None:
     if found.was_closed:
         log.recovery_point = log.closed_at = log.log_end_offset
     log.epochs.truncate_suffix(log.log_end_offset)
-    log.epochs.advance_log_start(log.log_start_offset)
+    if log.lost_from is None:
+        log.epochs.advance_log_start(log.log_start_offset)
 
 
 def _remove_files(log: PartitionLog, segment: Segment) -> None:
@@ -378,22 +391,3 @@ def _begin_at(log: PartitionLog, offset: int) -> None:
     log.segments = Segments([log.new_segment(offset)])
     log.log_end_offset = offset
     reload_producers(log, -1)
-
-
-def write_again(log: PartitionLog) -> None:
-    """After a sync has failed, the system takes the pages it could not write for clean ones:
-    they are still read, but no later sync would write them. So, where the note of the boot
-    is gone, everything above the recovery point is made dirty once more."""
-    for index, segment in enumerate(log.segments.all):
-        if log.segments.end_of(index, log.log_end_offset) >= log.recovery_point:
-            file = segment.open_file()
-            for position in range(0, segment.size, REWRITE_BYTES):
-                size = min(REWRITE_BYTES, segment.size - position)
-                file.pwrite(file.pread(size, position), position)
-
-
-def flush_what_is_owed(log: PartitionLog) -> None:
-    """A process that died in the middle of a flush has left what nobody may be told of before it is
-    durable. Whoever leads or follows with this log tells of all that is in it."""
-    if log.log_end_offset - log.recovery_point >= log.settings.flush_messages:
-        log.flush(log.last_flush_ms)

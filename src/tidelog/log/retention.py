@@ -51,7 +51,9 @@ def advance_log_start(log: PartitionLog, to: int) -> None:
     """Hides what lies below `to` at once. It never moves back while this process lives; if it dies
     before the start is durable, what was hidden is there again, and so its epochs stay known."""
     assert to <= log.log_end_offset, "a log cannot start behind its end"
-    log.log_start_offset = max(log.log_start_offset, to)
+    if to > log.log_start_offset:
+        log.log_start_offset = to
+        log.lost_from = None
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> int:

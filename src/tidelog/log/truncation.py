@@ -94,7 +94,8 @@ def cut_damaged(log: PartitionLog, segment: Segment, now_ms: int) -> None:
     log.check_online()
     index = log.segments.all.index(segment)
     if index == 0:
-        restart_at(log, log.log_start_offset, now_ms)
+        start = log.log_start_offset if log.lost_from is None else log.lost_from
+        restart_at(log, start, now_ms)
         return
     try:
         with cutting(log):
@@ -153,6 +154,7 @@ def _remove_from(log: PartitionLog, to: int, now_ms: int) -> None:
 
 
 def _restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
+    log.lost_from = None
     _announce(log, log_start=offset, end=offset)
     due_ms = now_ms + log.settings.file_delete_delay_ms
     for segment in reversed(log.segments.all):

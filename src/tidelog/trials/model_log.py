@@ -24,6 +24,7 @@ class ModelLog:
         "epochs",
         "log_end_offset",
         "log_start_offset",
+        "lost_from",
         "may_repeat",
         "offset_of",
         "records",
@@ -35,6 +36,8 @@ class ModelLog:
         self.records: list[Record] = []
         self._base = self.log_start_offset = self.durable_start = log_start_offset
         self.log_end_offset = self.durable_end = log_start_offset
+        self.lost_from: int | None = None
+        """As a log on a disk has it, where files may go missing."""
         self.may_repeat = False
         """Whether a value may come again: a replica that began above the record that was deleted
         does not know it."""
