@@ -148,9 +148,9 @@ class Process:
 
     def _serve(self, began: float, metrics: str | None) -> None:
         for name, host, port in self.broker.endpoints:
-            print(f"listening on {name}://{host or '0.0.0.0'}:{port}", flush=True)
+            _say(f"listening on {name}://{host or '0.0.0.0'}:{port}")
         folders = ", ".join(str(Path(path).resolve()) for path in self._settings.log_dirs)
-        print(f"data in {folders}", flush=True)
+        _say(f"data in {folders}")
         _log.info(
             "started broker=%d cluster=%s partitions=%d seconds=%.2f",
             self.broker.broker_id,
@@ -159,7 +159,7 @@ class Process:
             time.monotonic() - began,
         )
         if metrics is not None:
-            print(f"metrics on {metrics}", flush=True)
+            _say(f"metrics on {metrics}")
         self._keep_garbage_small()
 
     def _listen_for_metrics(self) -> str | None:
@@ -222,6 +222,17 @@ class Process:
             self._every(interval_ms, work)
 
         self.loop.call_at(self._clock.monotonic_ms() + interval_ms, run)
+
+
+def _say(line: str) -> None:
+    """On the standard output, to whoever is there. If he went away, or the disk that it goes to is
+    full, clients are served all the same."""
+    text = line.encode(sys.stdout.encoding, "backslashreplace").decode(sys.stdout.encoding)
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        _log.warning("cannot be said: %s why=%s", line, error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _start_logging(level: str) -> None:

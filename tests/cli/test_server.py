@@ -241,3 +241,31 @@ def test_metrics_are_served_in_the_form_prometheus_reads(tmp_path: Path) -> None
     assert metric(page, 'tidelog_request_seconds_count{api="produce"}') >= 1
     for line in page.splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) .*|tidelog_\w+(\{.*\})? \S+", line), line
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "gone"])
+def test_it_serves_although_nobody_takes_what_it_says(tmp_path: Path, is_full: bool) -> None:
+    """As in `tidelog server | head -1`, or with its output on a full disk."""
+    server = TidelogServer(tmp_path, {})
+    reading, writing = os.pipe()
+    os.close(reading)
+    output = os.open("/dev/full", os.O_WRONLY) if is_full else writing
+    command = [TIDELOG, "server", "--set", f"log.dirs={server.log_dir}"]
+    command += ["--set", f"listeners=PLAINTEXT://{server.address}"]
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = ""
+        try:
+            while " started " not in said:
+                said += process.stderr.readline()
+                assert "Traceback" not in said, said
+            with WireClient(server.address) as client:
+                client.create("events")
+                assert client.produce("events", one_batch("a")).error_code.name == "none"
+            process.terminate()
+            said += process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+    os.close(writing)
+    assert process.returncode == 0
+    assert f"cannot be said: listening on PLAINTEXT://{server.address}" in said
