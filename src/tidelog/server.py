@@ -13,12 +13,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from errno import EADDRINUSE
+from errno import EADDRINUSE, EIO
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.base.coordination import Coordination
+from tidelog.base.coordination import Coordination, CoordinationError, SessionState
 from tidelog.base.errors import BadValue
 from tidelog.base.ports import Lock
 from tidelog.base.settings import BROKER, Settings
@@ -29,7 +29,7 @@ from tidelog.log.log_dir import take_lock
 from tidelog.records.joiner import the_joiner
 from tidelog.world.real.clock import RealClock
 from tidelog.world.real.disk import RealDisk
-from tidelog.world.real.embedded import open_embedded
+from tidelog.world.real.embedded import EmbeddedCoordination, open_embedded
 from tidelog.world.real.entropy import RealEntropy
 from tidelog.world.real.loop import EpollLoop
 from tidelog.world.real.network import RealNetwork
@@ -105,13 +105,22 @@ class Process:
         """ZooKeeper where the settings name one; otherwise a tree of this node's own."""
         if self._settings["zookeeper.connect"] is None:
             self._take_tree(folder)
-            return open_embedded(
-                Place(disk=self._disk, loop=self.loop, clock=self._clock, folder=folder)
-            )
+            place = Place(disk=self._disk, loop=self.loop, clock=self._clock, folder=folder)
+            tree = open_embedded(place)
+            tree.on_session(partial(self._tree_failed, tree))
+            return tree
         from tidelog.world.real.ensemble import Ensemble
 
         self._ensemble = Ensemble(self._settings, self.loop.post)
         return self._ensemble.coordination
+
+    def _tree_failed(self, tree: EmbeddedCoordination, _state: SessionState) -> None:
+        """Only a disk ends its session. The log dir that it lies in is offline with it: without
+        its tree a node that is alone would serve some things and refuse others for ever."""
+        why = tree.failure
+        _log.error("the tree of znodes is lost until the next start why=%s", why)
+        failure = why if isinstance(why, OSError) else OSError(EIO, f"its znodes: {why}")
+        self.broker.logs.dirs[0].fail(failure)
 
     def _take_tree(self, folder: str) -> None:
         """The log dir is let go of while a thread may still write to the tree, or replace its
@@ -143,6 +152,9 @@ class Process:
         self.loop.close()
         if self._tree_lock is not None:
             self._tree_lock.release()
+        lost = self.broker.logs.dirs[0].failure
+        if failure and isinstance(failure[0], CoordinationError) and lost is not None:
+            raise lost from failure[0]
         if failure:
             raise failure[0]
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from support.brokers import one_batch
 from support.ports import free_ports
 from support.servers import TidelogServer
 from support.two_dirs import two_dirs
-from support.wire_client import WireClient, children, wait_until
+from support.wire_client import CREATE_TOPICS, WireClient, children, creation, wait_until
 from tidelog.cli.server import read_settings
 from tidelog.client import apis
 from tidelog.client.client import Client
@@ -24,6 +25,8 @@ from tidelog.world.real.disk import RealDisk
 
 LOG_LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} [A-Z]+ tidelog\.[\w.]+ \S.*"
 """Time, level, who, and what."""
+ROOM = 400
+"""Bytes of a file: enough for a tree that is empty, and not for what a first start puts there."""
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 
 
@@ -269,3 +272,42 @@ def test_it_serves_although_nobody_takes_what_it_says(tmp_path: Path, is_full: b
     os.close(writing)
     assert process.returncode == 0
     assert f"cannot be said: listening on PLAINTEXT://{server.address}" in said
+
+
+def test_a_disk_without_room_for_the_tree_ends_it_and_the_next_start_goes_on(
+    tmp_path: Path,
+) -> None:
+    """S10: it would go on without new topics and producer ids, also when there is room again."""
+    server = TidelogServer(tmp_path, {})
+    server.start()
+    try:
+        with WireClient(server.address) as client:
+            client.create("before")
+            assert client.produce("before", one_batch("a")).error_code.name == "none"
+            resource.prlimit(server.process_id, resource.RLIMIT_FSIZE, (16_384, 16_384))
+            client.send(CREATE_TOPICS, 7, **creation("large", partitions=3_000))
+            assert server.wait_until_ended() == 1
+        assert "the tree of znodes is lost until the next start" in server.output.read_text()
+        server.start()
+        with WireClient(server.address) as client:
+            client.create("after")
+            assert client.fetch("before", 0).high_watermark == 1
+    finally:
+        server.close()
+
+
+def test_a_start_without_room_for_the_tree_says_so_in_one_line(tmp_path: Path) -> None:
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM}, {ROOM})); "
+    program = limit + "from tidelog.cli.entry import main; main()"
+    settings = ("--set", "listeners=PLAINTEXT://127.0.0.1:0", "--log-level", "error")
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", program, "server", *settings],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert re.search(r"^tidelog: /\S+/znodes/journal-\w+: File too large$", ended.stderr, re.M)

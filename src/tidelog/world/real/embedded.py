@@ -91,6 +91,11 @@ class EmbeddedCoordination:
     def session_id(self) -> int:
         return self._session_id
 
+    @property
+    def failure(self) -> Exception | None:
+        """What the disk said when it failed, if it did."""
+        return self._journal.failure
+
     def get(self, path: str, done: Done[Node], watch: Watch | None = None) -> None:
         self._ask(path, done, partial(self._get, path, watch))
 
