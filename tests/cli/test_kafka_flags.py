@@ -126,6 +126,7 @@ def test_a_broker_is_told_the_name_that_the_file_gives(tmp_path: Path) -> None:
     [
         ("security.protocol=SASL_SSL", "security.protocol=SASL_SSL: only PLAINTEXT"),
         ("request.timeout.ms=soon", "request.timeout.ms=soon: must be a number of milliseconds"),
+        ("request.timeout.ms=99999999999999", "request.timeout.ms=99999999999999: must be"),
         ("default.api.timeout.ms=0", "default.api.timeout.ms=0: must be a number of milli"),
     ],
 )

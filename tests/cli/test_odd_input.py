@@ -94,3 +94,51 @@ def test_closed_standard_streams_are_streams_to_nowhere() -> None:
     assert shell('"$0" produce odd-streams one <&- >&-') == (0, "", "")
     assert shell('"$0" consume odd-streams -f -e >&-') == (0, "", "")
     assert shell('"$0" topics describe odd-missing 2>&-') == (1, "", "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topics create BYTE",
+        "topics describe --topic-id BYTE",
+        "configs describe topic BYTE",
+        "groups describe BYTE",
+        "consume BYTE",
+        "consume odd-bytes -f -e --group BYTE",
+        "consume odd-bytes -f -e --property key.separator=BYTE",
+        "consume odd-bytes -f -e --consumer-property client.id=BYTE",
+        "produce odd-bytes a --key-separator BYTE",
+        "produce odd-bytes a --header BYTE=1",
+        "produce odd-bytes a --producer-property client.id=BYTE",
+    ],
+)
+def test_arguments_that_are_no_text_are_refused(command: str) -> None:
+    run("topics", "create", "odd-bytes", "--if-not-exists")
+    byte = '"$(printf "\\377")"'
+    status, _, err = shell(f'"$0" {command.replace("BYTE", byte)}')
+    assert (status, err.count("\n")) == (1, 1), err
+    assert "\\udcff" in err
+
+
+def test_a_line_with_a_header_that_is_no_text_is_refused_and_those_before_are_written() -> None:
+    assert run("topics", "create", "odd-lines")[0] == 0
+    lines = "a:1\\tone\\n\\377:1\\ttwo\\na:1\\tthree\\n"
+    status, _, err = shell(f'printf "{lines}" | "$0" produce odd-lines --headers')
+    assert (status, err.count("\n")) == (1, 1), err
+    assert "line 2 has a header whose name is no text" in err
+    assert run("consume", "odd-lines", "-f", "-e") == (0, "one\n", "")
+
+
+def test_a_file_that_is_no_csv_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "odd.csv"
+    for content in (b"a" * 200_000, b"orders,0," + b"9" * 5_000):
+        file.write_bytes(content)
+        assert str(file) in refused("groups", "reset", "odd", "--from-file", str(file))
+
+
+def test_a_folder_that_was_removed_meanwhile_is_told() -> None:
+    for command in ("server", "znode ls"):
+        gone = 'folder=$(mktemp -d) && cd "$folder" && rmdir "$folder" && '
+        status, _, err = shell(f'{gone}"$0" {command}')
+        assert (status, err.count("\n")) == (1, 1), err
+        assert "current folder" in err

@@ -5,12 +5,14 @@ what would change whom a command talks to, and how, acts or is refused: a file t
 must not be answered in the clear. A name that nobody knows is refused, as by `tidelog produce`.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.base.errors import BadValue
+from tidelog.base.settings.kinds import INT_MAX
 from tidelog.cli.kafka_style import client_properties, without_bootstrap
 from tidelog.client.client import TIMEOUT_MS, Client
 
@@ -46,6 +48,7 @@ _TUNING: Final = frozenset(
         "socket.connection.setup.timeout.ms",
     )
 )
+_POSITIVE: Final = re.compile("0*[1-9][0-9]{0,9}")
 _OF_SECURITY: Final = ("sasl.", "ssl.")
 
 
@@ -63,6 +66,6 @@ def admin_client(bootstrap: str, file: Path | None) -> Client:
 
 
 def _positive(file: Path | None, name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+    if _POSITIVE.fullmatch(text) is None or int(text) > INT_MAX:
         raise BadValue(f"{file}: {name}={text}: must be a number of milliseconds")
     return int(text)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from tidelog.base.errors import BadValue
 from tidelog.cli.kafka_style import without_bootstrap
-from tidelog.cli.printing import complain
+from tidelog.cli.printing import checked, complain
 from tidelog.client.addresses import parse_addresses
 
 RECORD_BYTES_MAX: Final = 1_000_000_000
@@ -88,6 +88,9 @@ def client_settings(bootstrap: str, outage: Outage, extra: Mapping[str, str]) ->
 
 def make(kind: Any, settings: dict[str, Any], option: str) -> Any:
     """A producer or consumer; a setting it does not know is the one that a person gave."""
+    for text in (*settings, *settings.values()):
+        if isinstance(text, str):
+            checked(text)
     try:
         return kind(settings)
     except KafkaException as error:

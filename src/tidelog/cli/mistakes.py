@@ -1,6 +1,7 @@
 """Errors that people can do something about, said in one line: what, and what to do."""
 
 import errno
+import re
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -19,6 +20,8 @@ _ADVICE: Final[Mapping[int, str]] = {
     errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
     errno.EIO: "the disk may be failing: see the kernel's messages (`dmesg`)",
 }
+_BYTE: Final = re.compile("[\udc80-\udcff]")
+"""What Python makes of a byte of an argument, or of a line, that is no text."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -34,13 +37,17 @@ def explain(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, OSError):
         return _explain_system_error(error)
+    if isinstance(error, UnicodeEncodeError) and _BYTE.search(error.object):
+        return f"{ascii(error.object)[1:-1]}: must be text in UTF-8"
     return None
 
 
 def _explain_system_error(error: OSError) -> str | None:
     """Without a file's name nobody could act on it, unless the disk is full: what is printed may
-    go into a file too."""
+    go into a file too. Or unless nothing is there: only of the current folder that has no name."""
     where = error.filename
+    if where is None and error.errno == errno.ENOENT:
+        return "the current folder is not there any more: change to another one"
     if where is None:
         if error.errno not in _FULL:
             return None

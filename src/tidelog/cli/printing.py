@@ -44,6 +44,13 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return _UNSAFE_IN_JSON.sub(_escaped, json.dumps(value, indent=indent, ensure_ascii=False))
 
 
+def checked(text: str) -> str:
+    """The same, if it is text. A byte that is none raises an error, which is explained to whoever
+    has typed it: librdkafka would die of it."""
+    text.encode()
+    return text
+
+
 def _write(text: str) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

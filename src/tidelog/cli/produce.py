@@ -22,7 +22,7 @@ from tidelog.cli.kafka_style import (
     one_of,
     split_assignments,
 )
-from tidelog.cli.printing import complain, remark
+from tidelog.cli.printing import checked, complain, remark
 from tidelog.cli.record_lines import InputRecord, LineReader, line_reader
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -213,7 +213,7 @@ def _common(key: str | None, headers: dict[str, str]) -> InputRecord:
     return InputRecord(
         value=None,
         key=None if key is None else _bytes(key),
-        headers=tuple((name, _bytes(value)) for name, value in headers.items()),
+        headers=tuple((checked(name), _bytes(value)) for name, value in headers.items()),
     )
 
 

@@ -70,9 +70,9 @@ class LineReader:
     def _header(self, part: bytes, number: int) -> Header:
         name, found, value = part.partition(self.headers_key_separator)
         if found:
-            return name.decode("utf-8", "surrogateescape"), self._unless_null(value)
+            return _name(name, number), self._unless_null(value)
         if self.ignore_error:
-            return name.decode("utf-8", "surrogateescape"), None
+            return _name(name, number), None
         separator = self.headers_key_separator.decode()
         raise BadValue(f"line {number} has a header without {separator!r}: {_shortened(part)}")
 
@@ -97,6 +97,15 @@ def line_reader(properties: Mapping[str, str]) -> LineReader:
 
 def is_true(text: str) -> bool:
     return text.strip().lower() == "true"
+
+
+def _name(name: bytes, number: int) -> str:
+    """Only text can be one; of anything else librdkafka would die."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        what = "a header whose name is no text in UTF-8"
+        raise BadValue(f"line {number} has {what}: {_shortened(name)}") from None
 
 
 def _shortened(text: bytes) -> str:

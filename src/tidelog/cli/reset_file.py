@@ -4,14 +4,17 @@ the group before it where there are several.
 
 import csv
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from tidelog.base.errors import BadValue
 from tidelog.base.ids import TopicPartition
 
 Resets = Mapping[str | None, Mapping[TopicPartition, int]]
 """By group; None for lines that do not name one."""
+_NUMBER: Final = re.compile("[0-9]{1,19}")
 
 
 def csv_lines(
@@ -29,7 +32,7 @@ def csv_lines(
 def read_resets(file: Path) -> Resets:
     found: dict[str | None, dict[TopicPartition, int]] = {}
     with file.open(encoding="utf-8", errors="replace", newline="") as lines:
-        for number, row in enumerate(csv.reader(lines), 1):
+        for number, row in enumerate(_rows(file, csv.reader(lines)), 1):
             if row:
                 group, one, offset = _parse(f"{file}, line {number}", row)
                 if one in found.setdefault(group, {}):
@@ -42,10 +45,17 @@ def read_resets(file: Path) -> Resets:
     return found
 
 
+def _rows(file: Path, lines: Iterator[list[str]]) -> Iterator[list[str]]:
+    try:
+        yield from lines
+    except csv.Error as error:
+        raise BadValue(f"{file}: is not CSV: {error}") from None
+
+
 def _parse(where: str, row: list[str]) -> tuple[str | None, TopicPartition, int]:
     cells = [cell.strip() for cell in row]
     numbers = cells[-2:]
-    is_good = len(cells) in (3, 4) and all(one.isascii() and one.isdecimal() for one in numbers)
+    is_good = len(cells) in (3, 4) and all(map(_NUMBER.fullmatch, numbers))
     if not is_good:
         raise BadValue(f"{where}: must be TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET")
     group = cells[0] if len(cells) == 4 else None
