@@ -15,6 +15,7 @@ from support.cluster_processes import children_of, wait_until
 from support.ports import free_ports, free_row
 from support.zookeepers import require_zookeeper
 from tidelog.base.errors import KafkaError
+from tidelog.cli.local_cluster import LocalBroker
 from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.configs import Resource, describe_configs
@@ -257,3 +258,14 @@ def test_without_pyspark_it_says_how_to_run_a_single_node(tmp_path: Path) -> Non
     java.symlink_to("/bin/true")
     said = refused(tmp_path, PYTHONPATH=str(tmp_path / "path"), JAVA_HOME=str(tmp_path))
     assert "pip install 'tidelog[spark]'" in said
+
+
+def test_what_was_said_in_earlier_years_is_not_read_at_every_start(tmp_path: Path) -> None:
+    broker = LocalBroker(1, free_ports(1)[0], tmp_path, {})
+    broker.output.touch()
+    os.truncate(broker.output, 1 << 38)
+    broker.start()
+    try:
+        broker.wait_until_serving()
+    finally:
+        broker.end(signal.SIGKILL)

@@ -106,9 +106,10 @@ def test_a_configuration_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "own").is_dir()
 
 
-def test_a_configuration_without_a_port_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("port", ["", "clientPort=99999\n", "clientPort=0\n"])
+def test_a_configuration_without_a_port_is_refused(tmp_path: Path, port: str) -> None:
     config = tmp_path / "zoo.cfg"
-    config.write_text("tickTime=2000\n")
+    config.write_text(f"tickTime=2000\n{port}")
     ended = run("--config", str(config), folder=tmp_path)
     assert ended.returncode == 1
     assert "clientPort" in ended.stderr

@@ -69,13 +69,19 @@ class LocalBroker:
 
     def wait_until_serving(self) -> None:
         deadline = time.monotonic() + _START_SECONDS_MAX
-        while _LISTENS not in self.output.read_bytes()[self._before :]:
+        while _LISTENS not in self._said():
             if self.status is not None:
-                said = self.output.read_bytes()[self._before :].decode(errors="replace")
+                said = self._said().decode(errors="replace")
                 raise BadValue(f"broker {self.number} did not start: {said.strip()[-500:]}")
             if time.monotonic() > deadline:
                 raise BadValue(f"broker {self.number} does not serve yet: see {self.output}")
             time.sleep(0.02)
+
+    def _said(self) -> bytes:
+        """By this process: the file may hold what those of years have said."""
+        with self.output.open("rb") as output:
+            output.seek(self._before)
+            return output.read()
 
     def end(self, number: signal.Signals) -> None:
         if self._process is None:

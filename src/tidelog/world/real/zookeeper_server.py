@@ -23,6 +23,7 @@ from tidelog.world.real.mortal import mortal
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 2181
+_PORT_MAX: Final = 65_535
 TICK_MS: Final = 250
 _ENDING_SECONDS_MAX: Final = 5.0
 _SETTINGS: Final = {
@@ -319,7 +320,7 @@ def read_address(config: Path) -> tuple[str, int]:
     """Where clients reach a server with this `zoo.cfg`."""
     settings = _read_config(config)
     port = settings.get("clientPort", "")
-    if not port.isdecimal():
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
         raise BadValue(f"{config}: clientPort={port}: must be a port; add it")
     return settings.get("clientPortAddress", HOST), int(port)
 
