@@ -8,6 +8,10 @@ import pytest
 
 from support.command_line import run
 from support.servers import Server
+from support.wire_client import WireClient
+from tidelog.records.batch import CRC_START
+from tidelog.records.checksum import crc32c
+from tidelog.records.reference import Record, encode_batch
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 
@@ -142,3 +146,18 @@ def test_a_folder_that_was_removed_meanwhile_is_told() -> None:
         status, _, err = shell(f'{gone}"$0" {command}')
         assert (status, err.count("\n")) == (1, 1), err
         assert "current folder" in err
+
+
+def test_a_record_with_a_header_that_is_no_text_holds_up_no_reader(shared_server: Server) -> None:
+    assert run("topics", "create", "odd-headers")[0] == 0
+    assert run("produce", "odd-headers", "one")[0] == 0
+    record = Record(offset=0, timestamp=0, value=b"two", headers=(("name", b"1"),))
+    batch = encode_batch([record]).replace(b"name", b"n\xffme")
+    batch[CRC_START - 4 : CRC_START] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
+    with WireClient(shared_server.address) as client:
+        assert client.produce("odd-headers", bytes(batch)).error_code.name == "none"
+    assert run("produce", "odd-headers", "three")[0] == 0
+    status, out, err = run("consume", "odd-headers", "-f", "-e")
+    assert (status, out) == (0, "one\ntwo\nthree\n")
+    told = "a header's name is no text in UTF-8: its headers are left out"
+    assert err == f"tidelog: odd-headers-0 at 1: {told}\n"

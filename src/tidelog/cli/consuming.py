@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError as ClientError
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.cli.librdkafka import Interrupts, Outage, client_settings, make
 from tidelog.cli.printing import complain, counted, remark
+from tidelog.cli.record_lines import Header
 from tidelog.cli.record_spans import (
     Place,
     Source,
@@ -329,5 +330,15 @@ def _record(message: Any) -> OutputRecord:
         timestamp_type=_TIMESTAMP_TYPES.get(kind, ""),
         key=message.key(),
         value=message.value(),
-        headers=tuple(message.headers() or ()),
+        headers=_headers(message),
     )
+
+
+def _headers(message: Any) -> tuple[Header, ...]:
+    """confluent-kafka cannot tell of a name that is no text; the rest of the record is good."""
+    try:
+        return tuple(message.headers() or ())
+    except SystemError:
+        where = f"{message.topic()}-{message.partition()} at {message.offset()}"
+        complain(f"{where}: a header's name is no text in UTF-8: its headers are left out")
+        return ()
