@@ -232,7 +232,8 @@ class Following:
     ) -> None:
         log = self.partition.log
         self.partition.is_busy = True
-        self._slow.write(log, pending.run, partial(self._written, pending, leader, then))
+        done = partial(self._written, pending, leader, then)
+        self._slow.write_batches(log, pending, len(pending.data), done)
 
     def _written(
         self,

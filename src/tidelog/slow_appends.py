@@ -19,6 +19,7 @@ from tidelog.disk_work import DiskWork
 from tidelog.log.log_dir import LogDir
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.pending_append import PendingAppend, begin_append, end_append
+from tidelog.log.pending_follow import PendingFollow
 from tidelog.log.steps import Steps
 from tidelog.records import inspection
 from tidelog.records.batch import MAX_TIMESTAMP, NEGATIVE, check_produced
@@ -80,6 +81,7 @@ class Target(Protocol):
 class SlowAppends:
     def __init__(self, work: DiskWork, clock: Clock, workers: Workers, pressure: Pressure) -> None:
         self._gauge = WriteGauge(pressure, clock)
+        self._pressure = pressure
         self._work = work
         self._clock = clock
         self._workers = workers
@@ -207,9 +209,27 @@ class SlowAppends:
         if isinstance(pending, int):
             self._finish(partition, pending)
             return
-        is_little = pending.roll is None and len(batch) <= SMALL_BYTES_MAX
         done = partial(self._written, partition, pending)
-        self.write(log, pending.run, done, _LITTLE if is_little else _LARGE)
+        self.write_batches(log, pending, len(batch), done)
+
+    def write_batches(
+        self,
+        log: PartitionLog,
+        pending: PendingAppend | PendingFollow,
+        size: int,
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        """Writes beside the loop. What is small waits neither for what is large nor, at the limit,
+        for as long as that."""
+        if pending.roll is None and size <= SMALL_BYTES_MAX:
+            self.write(log, partial(self._write_favoured, pending, size), done, _LITTLE)
+        else:
+            self.write(log, pending.run, done)
+
+    def _write_favoured(self, pending: PendingAppend | PendingFollow, size: int) -> None:
+        self._pressure.favour()
+        pending.segment.reserve(size)
+        pending.run()
 
     def write(
         self,
@@ -218,7 +238,7 @@ class SlowAppends:
         done: Callable[[Exception | None], None],
         lane: str = _LARGE,
     ) -> None:
-        """Writes beside the loop, in each log dir one thing at a time of those in the same lane."""
+        """Beside the loop, in each log dir one thing at a time of those in the same lane."""
         self._work.loop.offload(f"{lane} {log.home.path}", run, done)
 
     def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:

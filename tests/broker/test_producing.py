@@ -215,6 +215,43 @@ def test_at_its_limit_no_index_is_written_in_the_loop_either(
         assert segment.offset_index.count
 
 
+@pytest.mark.parametrize("level", Level)
+def test_at_its_limit_small_batches_wait_for_no_room_and_less_than_others(
+    level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their thread is favoured, which the loop's is not, nor that of large ones."""
+    monkeypatch.setattr(SimPressure, "level", lambda _: level)
+    node = SimNode()
+    lanes: list[str] = []
+    at: list[str] = []
+    offload = node.loop.offload
+
+    def noting(lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def working() -> Any:
+            at.append(lane)
+            try:
+                return work()
+            finally:
+                at.pop()
+
+        offload(lane, working, done)
+
+    def note_lane(*_: object) -> None:
+        lanes.append(at[-1] if at else "loop")
+
+    monkeypatch.setattr(node.loop, "offload", noting)
+    monkeypatch.setattr(SimPressure, "favour", note_lane)
+    monkeypatch.setattr(SimFile, "reserve", note_lane)
+    client = node.client()
+    client.create("events", max_message_bytes=10_000_000)
+    for number in range(5):
+        assert client.produce("events", one_batch(f"v{number}")).base_offset == number
+    assert client.produce("events", one_batch("x" * 400_000)).base_offset == 5
+    favoured, reserved = 5, 1
+    expected = favoured + reserved if level is Level.limit else 0
+    assert lanes == ["write little /data"] * expected
+
+
 def test_a_repeated_large_batch_of_an_idempotent_producer_is_not_appended_twice(
     node: SimNode,
 ) -> None:

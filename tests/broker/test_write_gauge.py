@@ -1,7 +1,10 @@
 """Large batches are written in the loop only while the disk keeps up, and none at the limit."""
 
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -25,6 +28,9 @@ class Given:
 
     def waits(self) -> int:
         return self.waited
+
+    def favour(self) -> None:
+        raise AssertionError("a gauge only looks")
 
 
 def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
@@ -81,6 +87,56 @@ def test_a_thread_that_sleeps_waits_and_one_that_computes_does_not() -> None:
         sum(range(100_000))
         computed.append(given.waits() - before)
     assert 0 in computed
+
+
+def in_a_thread(action: Callable[[], None]) -> int:
+    """The class that the system schedules it in afterwards."""
+    found: list[int] = []
+
+    def run() -> None:
+        action()
+        found.append(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK)
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def may_be_favoured() -> bool:
+    def become() -> None:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+    try:
+        in_a_thread(become)
+    except (IndexError, PermissionError):
+        return False
+    return True
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_is_favoured_where_the_system_grants_it_and_no_other() -> None:
+    """Threads of that class are made to wait later than others when the page cache is full."""
+    given = pressure.RealPressure()
+    expected = os.SCHED_RR if may_be_favoured() else os.SCHED_OTHER
+    for _ in range(2):
+        assert in_a_thread(given.favour) == expected
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    assert in_a_thread(lambda: None) == os.SCHED_OTHER
+
+
+def test_who_may_not_be_favoured_asks_once_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuse(_: int, policy: int, __: os.sched_param) -> None:
+        asked.append(policy)
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    given = pressure.RealPressure()
+    for _ in range(3):
+        assert in_a_thread(given.favour) == os.SCHED_OTHER
+    assert asked == [os.SCHED_RR | os.SCHED_RESET_ON_FORK]
 
 
 @pytest.mark.parametrize(

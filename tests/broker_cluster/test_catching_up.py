@@ -5,14 +5,18 @@ the middle of one.
 """
 
 import errno
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from support.brokers import one_batch
 from support.cluster_calls import assert_alike, write
 from support.sim_cluster import SimCluster
+from support.sim_machines import ProcessLoop
 from tidelog.base.ports import Level
 from tidelog.world.sim.pressure import SimPressure
+from tidelog.write_gauge import LOOK_AGAIN_MS
 
 BATCHES, BATCH_BYTES = 60, 60_000
 """Several answers, the larger of which come in several parts."""
@@ -182,3 +186,35 @@ def test_a_follower_that_wants_much_at_once_waits_at_the_end_of_no_segment() -> 
     began_ms = cluster.clock.monotonic_ms()
     cluster.wait(lambda: end_at(cluster, 2) >= last, "it follows")
     assert cluster.clock.monotonic_ms() - began_ms < 2_000
+
+
+@pytest.mark.parametrize("level", [Level.low, Level.limit])
+def test_at_the_limit_a_followers_small_batches_do_not_wait_behind_large_ones(
+    level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the thread that a leader's have; and are all there."""
+    cluster = SimCluster(2)
+    cluster.create("events", replicas=[[1, 2]])
+    client = cluster.client(1)
+    client.send_produce("events", one_batch("before"), acks=-1)
+    client.wait()
+    monkeypatch.setattr(SimPressure, "level", lambda _: level)
+    cluster.run_for(LOOK_AGAIN_MS)
+    lanes: list[str] = []
+    offload = ProcessLoop.offload
+
+    def noting(
+        loop: ProcessLoop, lane: str, work: Callable[[], Any], done: Callable[[Any], None]
+    ) -> None:
+        if loop._name == "machine-2":
+            lanes.append(lane)
+        offload(loop, lane, work, done)
+
+    monkeypatch.setattr(ProcessLoop, "offload", noting)
+    for number in range(3):
+        client.send_produce("events", one_batch(f"{number}"), acks=-1)
+        client.wait()
+    cluster.wait_caught_up("events")
+    written = [lane for lane in lanes if lane.startswith("write")]
+    assert written == (["write little /data"] * 3 if level is Level.limit else [])
+    assert_alike(cluster, "events")

@@ -158,6 +158,6 @@ def test_a_record_with_a_header_that_is_no_text_holds_up_no_reader(shared_server
         assert client.produce("odd-headers", bytes(batch)).error_code.name == "none"
     assert run("produce", "odd-headers", "three")[0] == 0
     status, out, err = run("consume", "odd-headers", "-f", "-e")
-    assert (status, out) == (0, "one\ntwo\nthree\n")
+    assert (status, out) == (0, "one\ntwo\nthree\n"), err
     told = "a header's name is no text in UTF-8: its headers are left out"
     assert err == f"tidelog: odd-headers-0 at 1: {told}\n"

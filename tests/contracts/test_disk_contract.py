@@ -381,6 +381,16 @@ def test_a_folder_cannot_be_locked(place: Place) -> None:
 # Room.
 
 
+def test_room_that_is_reserved_changes_nothing_that_can_be_read(place: Place) -> None:
+    file = place.create("file", b"tide")
+    file.reserve(1 << 20, 4)
+    assert (file.size(), place.content("file")) == (4, b"tide")
+    file.pwrite(b"log", 4)
+    file.truncate(7)
+    file.sync()
+    assert (file.size(), place.content("file")) == (7, b"tidelog")
+
+
 def test_the_room_on_a_volume_is_known_for_every_path_that_is_there(place: Place) -> None:
     place.create("file", b"tide")
     total_bytes, free_bytes = place.disk.usage(place.folder)

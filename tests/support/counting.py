@@ -23,6 +23,9 @@ class CountingFile:
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 
+    def reserve(self, size: int, offset: int) -> None:
+        self._file.reserve(size, offset)
+
     def sync(self) -> None:
         self._file.sync()
 

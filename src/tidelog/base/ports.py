@@ -49,7 +49,11 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Cuts the file, or extends it with zeros. Room that was reserved beyond is given back."""
+
+    def reserve(self, size: int, offset: int) -> None:
+        """Has the disk find room there before something is written, where it can. The file is as
+        large as before."""
 
     def sync(self) -> None:
         """Makes the content durable. After an error here, nothing may be assumed durable."""
@@ -116,6 +120,10 @@ class Pressure(Protocol):
     def waits(self) -> int:
         """How often this thread has waited for anything. Having to give its core to others,
         when it could have gone on, is no wait."""
+
+    def favour(self) -> None:
+        """Has what this thread writes from now on wait at the limit later than what others write,
+        if the system grants that."""
 
 
 class Job(Protocol):

@@ -130,9 +130,10 @@ class LogFiles:
 
     def begin_roll(self) -> Roll:
         """What is to be made for the next segment. Until `end_roll` nothing may be appended."""
-        lots = self.segments.active.begin_close()
+        ending = self.segments.active
+        lots = ending.begin_close()
         segment = Segment(self.folder, self.log_end_offset, self.settings, self.home.files)
-        return Roll(lots=lots, snapshot=self.begin_snapshot(), segment=segment)
+        return Roll(ending=ending, lots=lots, snapshot=self.begin_snapshot(), segment=segment)
 
     def end_roll(self, roll: Roll) -> Segment:
         for lot in roll.lots:
@@ -141,11 +142,10 @@ class LogFiles:
         self.end_snapshot(roll.snapshot)
         self._snapshot_position = 0
         self._names_changed = True
-        segment = roll.segment
-        if segment.settings is not self.settings:
-            segment.configure(self.settings)
-        self.segments.add(segment)
-        return segment
+        if roll.segment.settings is not self.settings:
+            roll.segment.configure(self.settings)
+        self.segments.add(roll.segment)
+        return roll.segment
 
     def new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self.folder, base_offset, self.settings, self.home.files)

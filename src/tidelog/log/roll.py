@@ -54,12 +54,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roll:
+    ending: Segment
     lots: list[Lot]
-    """What the indexes of the segment that ends have in memory only."""
+    """What its indexes have in memory only."""
     snapshot: Snapshot
     segment: Segment
 
     def run(self) -> None:
+        self.ending.give_back()
         for lot in self.lots:
             lot.run()
         self.snapshot.run()

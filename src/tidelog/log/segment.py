@@ -30,7 +30,6 @@ from tidelog.log.scan import (
     RELATIVE_OFFSET_MAX,
     Place,
     StoredBatch,
-    batches,
     good_batches,
 )
 from tidelog.log.segment_reader import DamagedIndex, SegmentReader
@@ -39,6 +38,8 @@ from tidelog.records.checksum import crc32c
 NEVER_MS: Final = 1 << 62
 TAIL_BATCHES: Final = 4096
 INDEX_LOT: Final = 64
+ROOM_BYTES: Final = 256 * 1024
+"""What is reserved at a time."""
 UNKNOWN_END: Final = -1
 
 
@@ -49,6 +50,7 @@ class Segment(SegmentReader):
         "_indexed_end",
         "_indexed_position",
         "_indexed_timestamp",
+        "_reserved_upto",
         "_txn_index",
         "_txn_suffix",
         "first_timestamp",
@@ -75,6 +77,7 @@ class Segment(SegmentReader):
         self._indexed_end = UNKNOWN_END
         self._indexed_timestamp: int = NO_TIMESTAMP
         self._index_lot = 1
+        self._reserved_upto = 0
         self.is_written_beside = False
         """Whether what is noted was written beside the loop, and entries of the indexes are too."""
         self._txn_index: txn_index.TxnIndex | None = None
@@ -104,6 +107,19 @@ class Segment(SegmentReader):
         self.file = open_empty(disk, self.path(LOG))
         self.offset_index.create(disk)
         self.time_index.create(disk)
+
+    def reserve(self, size: int) -> None:
+        """Has the disk find room for what is written next, and for some of what comes then."""
+        end = self.size + size
+        if end > self._reserved_upto and self.file is not None:
+            self._reserved_upto = end + ROOM_BYTES
+            self.file.reserve(size + ROOM_BYTES, self.size)
+
+    def give_back(self) -> None:
+        """Room that will not be used. Nothing may be on its way into the file."""
+        if self._reserved_upto > self.size and self.file is not None:
+            self.file.truncate(self.size)
+        self._reserved_upto = 0
 
     def note(
         self, position: int, size: int, first_offset: int, last_offset: int, timestamp: int
@@ -241,6 +257,7 @@ class Segment(SegmentReader):
 
     def sync_all(self) -> None:
         """Makes all files durable, as a clean stop wants it."""
+        self.give_back()
         self.sync()
         self.offset_index.sync()
         self.time_index.sync()
@@ -311,16 +328,6 @@ class Segment(SegmentReader):
     def note_all(self, stored: Iterable[StoredBatch]) -> None:
         for at, header, _ in stored:
             self.note(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)
-
-    def readable_bytes(self, limit: int) -> int:
-        """Up to where the batches lead from one to the next, by their lengths and by their offsets,
-        which end below `limit`."""
-        end, expected = 0, self.base_offset
-        for position, header, _ in batches(self.open_file(), 0, self.size):
-            if not expected <= header.base_offset <= header.last_offset < limit:
-                break
-            end, expected = position + header.size, header.next_offset
-        return end
 
     def rebuild_indexes(self, disk: Disk, stored: Iterable[StoredBatch] | None = None) -> None:
         """Makes both indexes anew from the batches, all of them unless some are given. If the

@@ -16,7 +16,7 @@ from tidelog.base.ids import NO_TIMESTAMP
 from tidelog.base.ports import File
 from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, LazyFile, OpenFiles, file_name
 from tidelog.log.index import OFFSET_PARTS, TIME_ENTRY, Block, OffsetIndex, SparseIndex
-from tidelog.log.scan import RELATIVE_OFFSET_MAX
+from tidelog.log.scan import RELATIVE_OFFSET_MAX, batches
 from tidelog.log.unverified import Unverified
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_header
 
@@ -74,6 +74,16 @@ class SegmentReader:
         """Of the log. What is being written is in the page cache, as far as one looks there."""
         file = self.file
         return (self._closed_file if file is None else file).pread(size, position)
+
+    def readable_bytes(self, limit: int) -> int:
+        """Up to where the batches lead from one to the next, by their lengths and by their offsets,
+        which end below `limit`."""
+        end, expected = 0, self.base_offset
+        for position, header, _ in batches(self.open_file(), 0, self.size):
+            if not expected <= header.base_offset <= header.last_offset < limit:
+                break
+            end, expected = position + header.size, header.next_offset
+        return end
 
     def forget_tail(self, next_offset: int) -> None:
         self._tail_next.clear()

@@ -5,6 +5,7 @@ takes or gives everything, which on a regular file is nearly always. Every error
 `OSError` with its errno and the file's name, so that a message says which file it was.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -18,6 +19,8 @@ _FLAGS = {
     "create": os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
 }
 _CLOSED = -1
+_KEEP_SIZE = 1
+_LIBC = ctypes.CDLL(None)
 _PROBE = (bytearray(1),)
 """Where a byte is read to that nobody wants, from any thread."""
 
@@ -86,6 +89,11 @@ class RealFile:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise _with_name(error, self._path) from None
+
+    def reserve(self, size: int, offset: int) -> None:
+        """What is not found now is looked for when it is written, and an error is told then."""
+        room = ctypes.c_int64(offset), ctypes.c_int64(size)
+        _LIBC.fallocate(self._descriptor, _KEEP_SIZE, *room)
 
     def sync(self) -> None:
         """The modification time is made durable too: retention reads it."""

@@ -3,8 +3,13 @@
 From half way between its background limit and its limit on, the kernel makes whoever writes
 wait; that half way is what large writes stay clear of. Where the system does not tell, the level
 is high: then these are never made where waiting would hurt, and small ones are.
+
+Threads of a real-time class are made to wait later than others: only when a quarter more is dirty
+than what these are stopped at. To be of one takes the right to (root, CAP_SYS_NICE, or a limit
+RLIMIT_RTPRIO of at least 1).
 """
 
+import os
 from pathlib import Path
 from resource import RUSAGE_THREAD, getrusage
 
@@ -14,10 +19,15 @@ _COUNTERS = Path("/proc/vmstat")
 _HIGH = 0.7
 _LIMIT = 0.95
 """Shares of what the kernel takes without making anybody wait."""
+_THIS_THREAD = 0
+_LOWEST_PRIORITY = 1
 _WANTED = ("nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold")
 
 
 class RealPressure:
+    def __init__(self) -> None:
+        self._may_favour = True
+
     def level(self) -> Level:
         try:
             counters = dict(line.split() for line in _COUNTERS.read_text().splitlines())
@@ -31,3 +41,13 @@ class RealPressure:
 
     def waits(self) -> int:
         return getrusage(RUSAGE_THREAD).ru_nvcsw
+
+    def favour(self) -> None:
+        if not self._may_favour or os.sched_getscheduler(_THIS_THREAD) != os.SCHED_OTHER:
+            return
+        try:
+            policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+            os.sched_setscheduler(_THIS_THREAD, policy, os.sched_param(_LOWEST_PRIORITY))
+        except OSError:
+            # Whoever may not is served as everybody is.
+            self._may_favour = False

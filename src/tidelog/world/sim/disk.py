@@ -3,14 +3,12 @@
 `process_dies` keeps everything, as the page cache does, but kills open files and releases
 locks; `machine_dies` loses what was not synced: content by `File.sync`, names by
 `sync_folder`. `crash_at(n)` ends the process at the n-th operation, `fail` makes operations
-raise; `operations` counts those that change the disk. `fork` copies the whole disk, so that
-one state can be crashed in many ways.
+raise; `operations` counts those that change the disk. `fork` copies it all.
 """
 
 import errno
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeAlias
 
 from tidelog.base.ports import Buffer, File, FileInfo, Lock, OpenMode
 from tidelog.world.sim.choices import Choices
@@ -21,8 +19,7 @@ from tidelog.world.sim.names import FolderNode, Names, Node, Place, check_rename
 
 __all__ = ["Crashed", "Loss", "SimDisk", "When"]
 
-
-Trace: TypeAlias = list[tuple[str, str]]
+Trace = list[tuple[str, str]]
 
 
 class SimFile:
@@ -69,6 +66,10 @@ class SimFile:
             raise os_error(errno.EINVAL, self._path)
         self._disk.change("truncate", self._path, partial(self._node.resize, size))
         self._node.modified_ms = self._disk.clock.now_ms()
+
+    def reserve(self, size: int, offset: int) -> None:
+        self._use("reserve")
+        del size, offset
 
     def sync(self) -> None:
         self._use("")

@@ -17,3 +17,6 @@ class SimPressure:
     def waits(self) -> int:
         """Writes take no time here."""
         return 0
+
+    def favour(self) -> None:
+        """Nobody waits here."""
