@@ -36,6 +36,7 @@ from tidelog.housekeeping import Housekeeping
 from tidelog.in_sync import InSync
 from tidelog.listening import Listening
 from tidelog.log.cleaner import Cleaner
+from tidelog.log.files import open_files_max
 from tidelog.log.log_dir import LogDir
 from tidelog.log.logs import Logs
 from tidelog.partition import Partition
@@ -88,14 +89,15 @@ class Broker:
         self.disk = world.disk
         self.inspecting = world.inspecting
         self.resolve = world.resolve
+        self.descriptors = world.descriptors
         self.apis: Mapping[int, Api] = APIS
         self.buffers = ReceiveBuffers()
         self.counters = Counters()
         self.slices = Slices(world.loop, world.clock)
         self.partitions = Partitions()
-        self.logs = Logs(
-            [LogDir(path, world.disk, world.clock, world.cleaning) for path in settings.log_dirs]
-        )
+        dirs, outside = settings.log_dirs, (world.disk, world.clock, world.cleaning)
+        files_max = open_files_max(world.descriptors()[1], len(dirs))
+        self.logs = Logs([LogDir(path, *outside, files_max) for path in dirs])
         self.sessions = FetchSessions(
             settings.whole("max.incremental.fetch.session.cache.slots"),
             SESSION_EVICTION_MS,

@@ -28,6 +28,7 @@ from tidelog.broker import Broker
 from tidelog.log.log_dir import take_lock
 from tidelog.records.joiner import the_joiner
 from tidelog.world.real.clock import RealClock
+from tidelog.world.real.descriptors import descriptors
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import EmbeddedCoordination, open_embedded
 from tidelog.world.real.entropy import RealEntropy
@@ -96,6 +97,7 @@ class Process:
             host_name=socket.getfqdn(),
             open_coordination=self._open_coordination,
             resolve=addresses_of,
+            descriptors=descriptors,
         )
         self.broker = Broker(settings, world)
         self.broker.on_no_dir_left = self._halt

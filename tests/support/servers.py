@@ -52,8 +52,12 @@ def new_server(folder: Path, settings: Mapping[str, str]) -> Server:
 
 
 class TidelogServer:
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *, files_max: int | None = None
+    ) -> None:
+        """`files_max` is how many files its process may have open, if not as many as this one."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._files_max = files_max
         self.log_dir = folder / "logs"
         self.address = f"{HOST}:{free_ports(1)[0]}"
         self.output = folder / "server.log"
@@ -75,6 +79,9 @@ class TidelogServer:
         command = [str(Path(sys.executable).with_name("tidelog")), "server"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
+        if self._files_max is not None:
+            limiting = f'ulimit -n {self._files_max}; exec "$@"'
+            command = ["sh", "-c", limiting, "sh", *command]
         with self.output.open("ab") as output:
             before = output.tell()
             self._process = subprocess.Popen(

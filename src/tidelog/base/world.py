@@ -11,6 +11,10 @@ def _itself(host: str) -> tuple[str, ...]:
     return (host,)
 
 
+def _plenty() -> tuple[int, int]:
+    return 0, 1 << 31
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything outside the broker."""
@@ -29,3 +33,5 @@ class World:
     """Given the folder where an embedded coordinator keeps its tree."""
     resolve: Callable[[str], tuple[str, ...]] = _itself
     """The addresses of a host; `OSError` if none is known. May wait for the network."""
+    descriptors: Callable[[], tuple[int, int]] = _plenty
+    """How many files and connections are open, and how many may be."""

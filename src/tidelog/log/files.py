@@ -29,6 +29,9 @@ FLUSHING: Final = ".flushing"
 SNAPSHOTTING: Final = ".snapshotting"
 
 BLOCKS_MAX: Final = 12_288
+OPEN_FILES_MAX: Final = 512
+"""Of the closed segments of a log dir."""
+_OPEN_FILES_SHARE: Final = 8
 
 
 def file_name(base_offset: int, kind: str) -> str:
@@ -79,6 +82,12 @@ def write_temporary(disk: Disk, path: str, data: Buffer, *, durable: bool = True
 def remove_if_there(disk: Disk, path: str) -> None:
     if disk.stat(path) is not None:
         disk.remove(path)
+
+
+def open_files_max(limit: int, dirs: int) -> int:
+    """How many of those there are to be in each dir, where a process may have `limit` files open:
+    most of them are for active segments and for connections."""
+    return min(OPEN_FILES_MAX, limit // (_OPEN_FILES_SHARE * dirs))
 
 
 Warmed = set[tuple[str, int]]

@@ -47,6 +47,7 @@ from tidelog.log.checkpoints import (
 from tidelog.log.doomed import is_doomed, remove_all
 from tidelog.log.files import (
     CHECKPOINTING,
+    OPEN_FILES_MAX,
     TEMPORARY,
     OpenFiles,
     read_whole,
@@ -62,7 +63,6 @@ from tidelog.log.unsynced import settle_unsynced
 
 LOCK: Final = ".lock"
 BOOT_ID: Final = ".boot_id"
-OPEN_FILES_MAX: Final = 512
 CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 OTHER_NAMES: Final = {"node.id": "broker.id"}
 

@@ -1,0 +1,45 @@
+"""A real broker process that may have few files open (F17): without any a log dir has failed, and a
+broker ends with its last one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.brokers import one_batch
+from support.servers import PEER, TidelogServer
+from support.wire_client import WireClient
+from support.witness import SETTINGS, check_log
+
+FILES_MAX = 128
+"""`ulimit -n`"""
+SEGMENTS = 50
+
+pytestmark = pytest.mark.skipif(PEER != "", reason="looks into tidelog's own process")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[TidelogServer]:
+    settings = SETTINGS | {"replica.high.watermark.checkpoint.interval.ms": "100"}
+    server = TidelogServer(tmp_path, settings, files_max=FILES_MAX)
+    server.start()
+    try:
+        with WireClient(server.address) as client:
+            client.create("events", segment_bytes=1_000)
+        yield server
+        server.stop()
+        check_log(server)
+    finally:
+        server.close()
+
+
+def write_and_read_segments(client: WireClient) -> None:
+    for number in range(SEGMENTS):
+        assert client.produce("events", one_batch("x" * 900)).base_offset == number
+    for number in range(SEGMENTS):
+        assert client.fetch("events", number).records
+
+
+def test_closed_segments_do_not_take_them_all(server: TidelogServer) -> None:
+    with WireClient(server.address) as client:
+        write_and_read_segments(client)
