@@ -148,6 +148,20 @@ def test_connections_beyond_the_limits_are_refused() -> None:
     node.client().create("events")
 
 
+@pytest.mark.parametrize(("opened", "is_let_in"), [(17, True), (18, False), (20, False)])
+def test_a_connection_that_leaves_logs_too_few_files_is_refused(
+    opened: int, is_let_in: bool
+) -> None:
+    """F17: a quarter of the descriptors that they do not have yet is left to them."""
+    node = SimNode()
+    for _ in range(6):
+        node.client()
+    node.broker.descriptors = lambda: (opened, 20)
+    another = node.client()
+    node.loop.run_for(100)
+    assert (another.closed_why is None) == is_let_in
+
+
 def test_connections_from_one_address_are_limited_with_exceptions() -> None:
     node = SimNode(max_connections_per_ip=2, max_connections_per_ip_overrides="other:100")
     for _ in range(2):

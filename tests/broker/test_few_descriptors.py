@@ -1,15 +1,17 @@
 """A real broker process that may have few files open (F17): without any a log dir has failed, and a
 broker ends with its last one."""
 
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from support.brokers import one_batch
 from support.servers import PEER, TidelogServer
-from support.wire_client import WireClient
-from support.witness import SETTINGS, check_log
+from support.wire_client import WireClient, wait_until
+from support.witness import SETTINGS, check_log, plain_socket
 
 FILES_MAX = 128
 """`ulimit -n`"""
@@ -40,6 +42,24 @@ def write_and_read_segments(client: WireClient) -> None:
         assert client.fetch("events", number).records
 
 
+def is_let_in(server: TidelogServer) -> bool:
+    try:
+        with WireClient(server.address) as client:
+            return bool(client.fetch("events", 0).records)
+    except ConnectionError:
+        return False
+
+
 def test_closed_segments_do_not_take_them_all(server: TidelogServer) -> None:
     with WireClient(server.address) as client:
         write_and_read_segments(client)
+
+
+def test_connections_leave_some_for_files(server: TidelogServer) -> None:
+    with WireClient(server.address) as client, ExitStack() as idle:
+        for _ in range(2 * FILES_MAX):
+            idle.enter_context(plain_socket(server.address))
+        write_and_read_segments(client)
+        time.sleep(0.5)  # Checkpoints are written.
+        assert f"the {FILES_MAX} files that may be open" in server.output.read_text()
+    assert wait_until(lambda: is_let_in(server))

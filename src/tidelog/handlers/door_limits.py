@@ -1,4 +1,4 @@
-"""How many connections are let in: from one address, and in a second.
+"""How many connections are let in: from one address, in a second, and beside the broker's files.
 
 `max.connections.per.ip.overrides` may name hosts, as Kafka's does: their addresses are looked up
 beside the loop, once for each text of the setting.
@@ -16,10 +16,19 @@ from tidelog.base.settings.kinds import INT_MAX
 HELD_MS_MAX: Final = 10_000
 """How long a connection may have to wait for its turn; one that would wait longer is refused."""
 _BURST_US: Final = 1_000_000
+KEPT_FOR_FILES_MAX: Final = 4_096
+"""Descriptors that connections leave to files, if there are as many."""
 
 _log = logging.getLogger("tidelog.connection")
 
 Addresses = dict[str, tuple[str, ...]]
+
+
+def has_room(connections: int, opened: int, limit: int) -> bool:
+    """Whether files can still be opened beside one more connection: of what they do not have yet a
+    quarter is theirs. A log dir in which none can be opened has failed."""
+    files = max(0, opened - connections)
+    return limit - opened > min(KEPT_FOR_FILES_MAX, (limit - files) // 4)
 
 
 class AddressLimits:

@@ -1,10 +1,10 @@
 """Who may come in: the connections of a broker, counted, limited, and closed when they idle.
 
 `max.connections` and `max.connections.per.ip` refuse what is too much; what comes faster than
-`max.connection.creation.rate` waits. The first and the last may be set for one listener too. A
-connection on which nothing has come for `connections.max.idle.ms` is closed. When the broker
-stops, nothing more is read, and each connection is closed once what was asked on it has been
-answered.
+`max.connection.creation.rate` waits. The first and the last may be set for one listener too. One
+that would leave logs too few of the files that may be open is refused as well. A connection on
+which nothing has come for `connections.max.idle.ms` is closed. When the broker stops, nothing more
+is read, and each connection is closed once what was asked on it has been answered.
 """
 
 import logging
@@ -19,7 +19,7 @@ from tidelog.base.settings.kinds import INT_MAX
 from tidelog.handlers import control
 from tidelog.handlers.api import Api
 from tidelog.handlers.connection import ClientConnection
-from tidelog.handlers.door_limits import HELD_MS_MAX, AddressLimits, CreationRate
+from tidelog.handlers.door_limits import HELD_MS_MAX, AddressLimits, CreationRate, has_room
 from tidelog.serving.counters import Counters
 from tidelog.wire.frames import FrameReader
 
@@ -122,6 +122,9 @@ class Doors:
         limit = settings.whole_for_listener(listener, "max.connections")
         if self._by_listener[listener] >= limit:
             return f"max.connections={limit} of this listener are open"
+        opened, most = self._node.descriptors()
+        if not has_room(len(self.connections), opened, most):
+            return f"logs need the rest of the {most} files that may be open (`ulimit -n`)"
         if wait_ms > HELD_MS_MAX:
             return "more come than max.connection.creation.rate lets in"
         address = _address(link.peer)
