@@ -46,6 +46,7 @@ def test_a_line_becomes_headers_key_and_value(
         (b"no tab", r"line 7 has no headers delimiter '\\t': 'no tab'"),
         (b"a:1\tno key", "line 7 has no key separator ':': 'no key'"),
         (b"a\tk:v", "line 7 has a header without ':': 'a'"),
+        (b"a\0b:1\tk:v", "line 7 has a header whose name has a NUL"),
         (b"x" * 100, r"'x{60}'\.\.\."),
     ],
 )

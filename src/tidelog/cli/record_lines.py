@@ -100,12 +100,14 @@ def is_true(text: str) -> bool:
 
 
 def _name(name: bytes, number: int) -> str:
-    """Only text can be one; of anything else librdkafka would die."""
+    """Only text can be one: of anything else librdkafka would die. It takes a NUL for its end."""
+    what = "a header whose name has a NUL"
     try:
-        return name.decode()
+        if b"\0" not in name:
+            return name.decode()
     except UnicodeDecodeError:
         what = "a header whose name is no text in UTF-8"
-        raise BadValue(f"line {number} has {what}: {_shortened(name)}") from None
+    raise BadValue(f"line {number} has {what}: {_shortened(name)}")
 
 
 def _shortened(text: bytes) -> str:
