@@ -288,6 +288,15 @@ def test_a_client_that_passes_for_a_follower_is_refused(node: SimNode) -> None:
     assert client.wait().error_code.name == "cluster_authorization_failed"
 
 
+@pytest.mark.parametrize("max_wait", [0, 60_000])
+def test_a_tool_that_is_no_replica_reads_as_a_consumer(node: SimNode, max_wait: int) -> None:
+    """R4: Kafka's own have numbers below -1."""
+    client = filled(node)
+    read = client.fetch("events", 0, replica_id=-2, max_wait=max_wait, isolation_level=1)
+    assert read.error_code.name == "none"
+    assert read.records == client.fetch("events", 0).records
+
+
 # -- sessions
 
 

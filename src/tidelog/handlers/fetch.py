@@ -16,7 +16,7 @@ from tidelog.handlers.found import row_of, tag_diverging
 from tidelog.handlers.rows import work_in_slices
 from tidelog.handlers.straight_fetch import answer_straight
 from tidelog.handlers.wide_fetch import ROWS_MAX, fetching_in_slices
-from tidelog.serving.fetch_sessions import FIRST_EPOCH, NO_SESSION, FetchSession
+from tidelog.serving.fetch_sessions import FIRST_EPOCH, NO_FOLLOWER, NO_SESSION, FetchSession
 from tidelog.wire.fetch import FetchRequest, read_fetch_request, write_fetch_response
 from tidelog.wire.one_fetch import read_one_fetch
 
@@ -33,6 +33,8 @@ def _handle_any(node: Node, request: Request) -> Answer | None:
     if fetch.replica_id >= 0 and request.listener != node.inter_broker_listener:
         # A client that passed for a follower could move the high watermark.
         return Answer(0, int(ErrorCode.cluster_authorization_failed), ())
+    # Tools that read as consumers do have other negative numbers: kafka-replica-verification -2.
+    fetch.replica_id = max(fetch.replica_id, NO_FOLLOWER)
     try:
         session = node.sessions.open(
             fetch.session_id, fetch.session_epoch, node.clock.monotonic_ms()
