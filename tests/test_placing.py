@@ -73,3 +73,22 @@ def test_who_asked_for_a_replica_is_called_back_also_after_a_bug(
     placing.make([other], lambda: ends.append("made"))
     loop.run()
     assert ends == ["not made", "made"]
+
+
+@pytest.mark.parametrize(("opened", "made"), [(90, 3), (94, 2), (96, 0), (128, 0)])
+def test_no_more_replicas_are_made_than_files_can_be_open(opened: int, made: int) -> None:
+    """F17: of 128 some are kept for closed segments, checkpoints and clients."""
+    disk = SimDisk()
+    loop = SimLoop(disk.clock)
+    work = DiskWork(loop)
+    log_dir = LogDir("/data", disk, disk.clock)
+    log_dir.open(IDENTITY, lambda _: SETTINGS)
+    slow = SlowAppends(work, disk.clock, SimWorkers(disk), SimPressure(0))
+    placing = Placing(Logs([log_dir], lambda: (opened, 128)), work, slow)
+    names = [TopicPartition("events", index) for index in range(3)]
+    news = [NewReplica(partition=name, settings=SETTINGS, topic_id=NEW_ID) for name in names]
+    ends: list[str] = []
+    placing.make(news, lambda: ends.append("made"))
+    loop.run()
+    assert ends == ["made"]
+    assert list(log_dir.logs) == names[:made]

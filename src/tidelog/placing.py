@@ -6,6 +6,7 @@ written to them any more. Whoever asks is called back in either case; what could
 not in any dir then.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -21,6 +22,8 @@ from tidelog.slow_appends import SlowAppends
 
 Then = Callable[[], None]
 
+_log = logging.getLogger("tidelog.hosting")
+
 
 class Placing:
     def __init__(self, logs: Logs, work: DiskWork, slow: SlowAppends) -> None:
@@ -34,7 +37,11 @@ class Placing:
     # -- making
 
     def make(self, news: Sequence[NewReplica], then: Then) -> None:
-        online = self._logs.online
+        online, room = self._logs.online, self._logs.has_room_for(len(news))
+        if room < len(news):
+            left = len(news) - room
+            _log.error("not made replicas=%d why=too few files may be open (`ulimit -n`)", left)
+            news = news[:room]
         if not news or not online:
             then()
             return

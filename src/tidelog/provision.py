@@ -108,6 +108,8 @@ class Provision:
             if log is not None:
                 return log
         why = f"the log of {name} may be in a dir that is offline"
+        if len(online) == len(self._logs.dirs):
+            why = f"the log of {name} was not made"
         raise KafkaError(
             ErrorCode.kafka_storage_error, why if online else "all log dirs are offline"
         )

@@ -2,6 +2,7 @@
 broker ends with its last one."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from support.brokers import one_batch
 from support.servers import PEER, TidelogServer
-from support.wire_client import WireClient, wait_until
+from support.wire_client import METADATA, WireClient, wait_until
 from support.witness import SETTINGS, check_log, plain_socket
 
 FILES_MAX = 128
@@ -36,10 +37,16 @@ def server(tmp_path: Path) -> Iterator[TidelogServer]:
 
 
 def write_and_read_segments(client: WireClient) -> None:
-    for number in range(SEGMENTS):
-        assert client.produce("events", one_batch("x" * 900)).base_offset == number
-    for number in range(SEGMENTS):
+    first = client.produce("events", one_batch("x" * 900)).base_offset
+    for number in range(1, SEGMENTS):
+        assert client.produce("events", one_batch("x" * 900)).base_offset == first + number
+    for number in range(first + SEGMENTS):
         assert client.fetch("events", number).records
+
+
+def names(client: WireClient) -> set[str]:
+    asked = {"topics": None, "include_topic_authorized_operations": False}
+    return {topic.name for topic in client.ask(METADATA, 12, **asked).topics}
 
 
 def is_let_in(server: TidelogServer) -> bool:
@@ -63,3 +70,21 @@ def test_connections_leave_some_for_files(server: TidelogServer) -> None:
         time.sleep(0.5)  # Checkpoints are written.
         assert f"the {FILES_MAX} files that may be open" in server.output.read_text()
     assert wait_until(lambda: is_let_in(server))
+
+
+def test_replicas_that_would_need_more_are_not_made(server: TidelogServer) -> None:
+    """Otherwise no start would find enough for all of them either."""
+    for _ in range(2):
+        with WireClient(server.address) as client:
+            if "many" not in names(client):
+                client.create("many", partitions=2 * FILES_MAX)
+            assert wait_until(lambda: "not made replicas=" in server.output.read_text())
+            codes = Counter(
+                client.produce("many", one_batch("x"), index=index).error_code.name
+                for index in range(2 * FILES_MAX)
+            )
+            write_and_read_segments(client)
+        assert codes["none"] > FILES_MAX // 2
+        assert set(codes) == {"none", "kafka_storage_error"}
+        server.stop()
+        server.start()

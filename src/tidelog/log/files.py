@@ -32,6 +32,7 @@ BLOCKS_MAX: Final = 12_288
 OPEN_FILES_MAX: Final = 512
 """Of the closed segments of a log dir."""
 _OPEN_FILES_SHARE: Final = 8
+_SPARE_FILES: Final = 16
 
 
 def file_name(base_offset: int, kind: str) -> str:
@@ -88,6 +89,12 @@ def open_files_max(limit: int, dirs: int) -> int:
     """How many of those there are to be in each dir, where a process may have `limit` files open:
     most of them are for active segments and for connections."""
     return min(OPEN_FILES_MAX, limit // (_OPEN_FILES_SHARE * dirs))
+
+
+def replicas_left(opened: int, limit: int) -> int:
+    """How many more may be made: each keeps a file open. Those of closed segments, checkpoints and
+    clients find some too, and so does a start with all that were made."""
+    return max(0, limit - opened - limit // _OPEN_FILES_SHARE - _SPARE_FILES)
 
 
 Warmed = set[tuple[str, int]]

@@ -13,6 +13,7 @@ from typing import TypeVar
 from tidelog.base.errors import BadValue, ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
+from tidelog.log.files import replicas_left
 from tidelog.log.log_dir import LogDir, SettingsOf
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, retain
@@ -26,8 +27,19 @@ Belongs = Callable[[str, bytes | None], bool]
 
 
 class Logs:
-    def __init__(self, dirs: list[LogDir]) -> None:
+    def __init__(
+        self, dirs: list[LogDir], descriptors: Callable[[], tuple[int, int]] | None = None
+    ) -> None:
+        """`descriptors` tells how many files are open, and how many may be."""
         self.dirs = dirs
+        self._descriptors = descriptors
+
+    def has_room_for(self, count: int) -> int:
+        """For how many of so many new replicas there is room: without a file for it each would take
+        its dir offline, now and at every start."""
+        if self._descriptors is None:
+            return count
+        return min(count, replicas_left(*self._descriptors()))
 
     @property
     def online(self) -> list[LogDir]:
