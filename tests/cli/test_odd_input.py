@@ -149,15 +149,19 @@ def test_a_folder_that_was_removed_meanwhile_is_told() -> None:
 
 
 def test_a_record_with_a_header_that_is_no_text_holds_up_no_reader(shared_server: Server) -> None:
+    """However often it happens: CPython calls differently what it has called a few times."""
+    count = 20
     assert run("topics", "create", "odd-headers")[0] == 0
     assert run("produce", "odd-headers", "one")[0] == 0
     record = Record(offset=0, timestamp=0, value=b"two", headers=(("name", b"1"),))
     batch = encode_batch([record]).replace(b"name", b"n\xffme")
     batch[CRC_START - 4 : CRC_START] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
     with WireClient(shared_server.address) as client:
-        assert client.produce("odd-headers", bytes(batch)).error_code.name == "none"
+        for _ in range(count):
+            assert client.produce("odd-headers", bytes(batch)).error_code.name == "none"
     assert run("produce", "odd-headers", "three")[0] == 0
     status, out, err = run("consume", "odd-headers", "-f", "-e")
-    assert (status, out) == (0, "one\ntwo\nthree\n"), err
+    assert (status, out) == (0, "one\n" + "two\n" * count + "three\n"), err
     told = "a header's name is no text in UTF-8: its headers are left out"
-    assert err == f"tidelog: odd-headers-0 at 1: {told}\n"
+    lines = [f"tidelog: odd-headers-0 at {offset}: {told}\n" for offset in range(1, count + 1)]
+    assert err == "".join(lines)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
+from operator import methodcaller
 from time import monotonic
 from typing import Any, Final
 
@@ -334,10 +335,15 @@ def _record(message: Any) -> OutputRecord:
     )
 
 
+_headers_of: Final = methodcaller("headers")
+
+
 def _headers(message: Any) -> tuple[Header, ...]:
-    """confluent-kafka cannot tell of a name that is no text; the rest of the record is good."""
+    """confluent-kafka cannot tell of a name that is no text; the rest of the record is good. It then
+    returns something and leaves an error behind. Called plainly, that is noticed now or somewhere
+    later, as CPython has made the call quicker or not; here always at once."""
     try:
-        return tuple(message.headers() or ())
+        return tuple(_headers_of(message) or ())
     except SystemError:
         where = f"{message.topic()}-{message.partition()} at {message.offset()}"
         complain(f"{where}: a header's name is no text in UTF-8: its headers are left out")
