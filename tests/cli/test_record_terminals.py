@@ -201,6 +201,33 @@ def test_following_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         server.close()
 
 
+def test_who_waits_for_a_line_is_told_what_has_become_of_the_last_one(tmp_path: Path) -> None:
+    server = new_server(tmp_path, {})
+    try:
+        server.start()
+        run(server, "topics", "create", "waiting")
+        with start(server, "produce", "waiting") as producer:
+            assert producer.stdin is not None
+            assert producer.stderr is not None
+            producer.stdin.write(b"kept\n")
+            producer.stdin.flush()
+            assert settled(lambda: b"kept" in segment(server, "waiting"))
+            server.kill()
+            assert b"cannot reach" in producer.stderr.readline()
+            server.start()
+            producer.stdin.write(b"half a")
+            producer.stdin.flush()
+            producer.stdin.write(b" line")
+            _, err = producer.communicate(timeout=SECONDS_MAX)
+            assert (producer.returncode, err) == (
+                0,
+                f"tidelog: {server.address} is back\n".encode(),
+            )
+            assert b"half a line" in segment(server, "waiting")
+    finally:
+        server.close()
+
+
 def test_ctrl_c_does_not_wait_for_a_server_that_is_gone(tmp_path: Path) -> None:
     server = new_server(tmp_path, {})
     try:

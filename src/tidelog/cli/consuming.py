@@ -339,9 +339,9 @@ _headers_of: Final = methodcaller("headers")
 
 
 def _headers(message: Any) -> tuple[Header, ...]:
-    """confluent-kafka cannot tell of a name that is no text; the rest of the record is good. It then
-    returns something and leaves an error behind. Called plainly, that is noticed now or somewhere
-    later, as CPython has made the call quicker or not; here always at once."""
+    """confluent-kafka cannot tell of a name that is no text; the rest of the record is good. It
+    then returns something and leaves an error behind. Called plainly, that is noticed now or
+    somewhere later, as CPython has made the call quicker or not; here always at once."""
     try:
         return tuple(_headers_of(message) or ())
     except SystemError:

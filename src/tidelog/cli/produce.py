@@ -5,8 +5,9 @@ The command ends when everything was acknowledged, with status 1 if something wa
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,6 +23,7 @@ from tidelog.cli.kafka_style import (
     one_of,
     split_assignments,
 )
+from tidelog.cli.piped_lines import piped_lines
 from tidelog.cli.printing import checked, complain, remark
 from tidelog.cli.record_lines import InputRecord, LineReader, line_reader
 
@@ -217,13 +219,22 @@ def _common(key: str | None, headers: dict[str, str]) -> InputRecord:
     )
 
 
-def _records(values: list[str], reader: LineReader, same: InputRecord) -> Iterator[InputRecord]:
+def _records(
+    values: list[str], reader: LineReader, same: InputRecord
+) -> Iterator[InputRecord | None]:
+    """None where the next one has not come yet, now and then."""
     is_typed = not values and sys.stdin.isatty()
-    lines = map(_bytes, values) if values else _typed_lines() if is_typed else sys.stdin.buffer
-    for number, line in enumerate(lines, start=1):
+    lines: Iterable[bytes | None] = map(_bytes, values)
+    if not values:
+        lines = _typed_lines() if is_typed else _piped_lines()
+    number = 0
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        number += 1
         try:
-            content = line if values else line.removesuffix(b"\n").removesuffix(b"\r")
-            record = reader.read(content, number)
+            record = reader.read(line if values else line.removesuffix(b"\r"), number)
         except BadValue as error:
             if not is_typed:
                 raise
@@ -231,6 +242,12 @@ def _records(values: list[str], reader: LineReader, same: InputRecord) -> Iterat
             continue
         key = same.key if record.key is None and not reader.parse_key else record.key
         yield replace(record, key=key, headers=same.headers + record.headers)
+
+
+def _piped_lines() -> Iterator[bytes | None]:
+    pipe = sys.stdin.buffer
+    assert isinstance(pipe, BufferedIOBase)
+    return piped_lines(pipe)
 
 
 def _typed_lines() -> Iterator[bytes]:
@@ -242,7 +259,7 @@ def _typed_lines() -> Iterator[bytes]:
         line = sys.stdin.buffer.readline()
         if not line:
             break
-        yield line
+        yield line.removesuffix(b"\n")
     remark("")
 
 

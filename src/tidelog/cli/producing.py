@@ -33,7 +33,7 @@ class Destination:
 
 def write_records(
     where: Destination,
-    records: Iterable[InputRecord],
+    records: Iterable[InputRecord | None],
     settings: Mapping[str, str],
     *,
     one_by_one: bool,
@@ -46,7 +46,7 @@ def write_records(
         _send_all(sender, records, one_by_one=one_by_one or sys.stdin.isatty())
 
 
-def _send_all(sender: "Sender", records: Iterable[InputRecord], *, one_by_one: bool) -> None:
+def _send_all(sender: "Sender", records: Iterable[InputRecord | None], *, one_by_one: bool) -> None:
     """What came before a mistake or Ctrl-C is written, as far as that is possible."""
     try:
         _send_each(sender, records, one_by_one=one_by_one)
@@ -57,9 +57,14 @@ def _send_all(sender: "Sender", records: Iterable[InputRecord], *, one_by_one: b
     sender.report()
 
 
-def _send_each(sender: "Sender", records: Iterable[InputRecord], *, one_by_one: bool) -> None:
+def _send_each(
+    sender: "Sender", records: Iterable[InputRecord | None], *, one_by_one: bool
+) -> None:
     try:
         for record in records:
+            if record is None:
+                sender.listen()
+                continue
             sender.send(record)
             if one_by_one:
                 sender.flush()
@@ -123,6 +128,10 @@ class Sender:
             else:
                 self._call(self._producer.poll, 0)
                 return
+
+    def listen(self) -> None:
+        """What has become of records meanwhile, and of the brokers, is said while none comes."""
+        self._call(self._producer.poll, 0)
 
     def flush(self, seconds_max: float = inf) -> None:
         """In steps, so that Ctrl-C is heard. What takes longer is lost, and that is said."""
