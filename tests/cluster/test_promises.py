@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from support.cluster_processes import BrokerProcess, Cluster, wait_until
 from support.cluster_stage import Stage
 from support.history_checker import Outcome, Send
-from support.plain_clients import acknowledge, read, write
+from support.plain_clients import acknowledge, read, read_first, write
 from support.replica_files import check_replicas
 from support.workload import now
 from tidelog.base.ids import TopicPartition
@@ -42,8 +42,9 @@ FILTERS = (
 
 
 def test_below_min_isr_writes_are_refused_and_reads_go_on(stage: Stage) -> None:
-    """A2, T5."""
-    cluster, leader = stage.cluster, stage.leader
+    """A2, T5. Whoever leads anew, as after a pause longer than its session, cannot commit what it
+    has while it is alone (D8), and says so; what is known to be committed is read all the same."""
+    cluster, leader, epoch = stage.cluster, stage.leader, stage.epoch
     others = [broker for broker in cluster.brokers.values() if broker is not leader]
     wait_until(lambda: not described_as(leader, stage.topic), "nothing is missing")
     others[0].kill()
@@ -56,7 +57,9 @@ def test_below_min_isr_writes_are_refused_and_reads_go_on(stage: Stage) -> None:
     wait_until(lambda: described_as(leader, stage.topic) == below, "it is said that it is alone")
     assert try_to_write(stage, "refused", "fail") == "NOT_ENOUGH_REPLICAS"
     at = now()
-    assert len(read(leader.address, stage.topic)) > 10
+    if stage.epoch == epoch:
+        assert len(read(leader.address, stage.topic)) > 10
+    assert len(read_first(leader.address, stage.topic, 10)) >= 10
     assert stage.workload.acknowledged(at, (stage.topic, 0)) is None
     for broker in others:
         broker.launch()

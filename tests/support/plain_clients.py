@@ -1,7 +1,7 @@
 """A few records written and read at once, for tests that say beforehand what there will be."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,17 @@ def acknowledge(bootstrap: str, topic: str, values: Sequence[str], acks: str = "
 
 def read(bootstrap: str, topic: str) -> list[str]:
     """All there is, to the high watermark."""
+    return _read(bootstrap, topic, log_end)
+
+
+def read_first(bootstrap: str, topic: str, count: int) -> list[str]:
+    """At least so many, whether or not the leader knows its high watermark."""
+    return _read(bootstrap, topic, lambda _reader, _place: count)
+
+
+def _read(
+    bootstrap: str, topic: str, end_of: Callable[[Consumer, TopicPartition], int]
+) -> list[str]:
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -65,7 +76,7 @@ def read(bootstrap: str, topic: str) -> list[str]:
         }
     )
     place = TopicPartition(topic, 0, OFFSET_BEGINNING)
-    end = log_end(reader, place)
+    end = end_of(reader, place)
     reader.assign([place])
     found: list[str] = []
     deadline = time.monotonic() + _SECONDS_MAX
