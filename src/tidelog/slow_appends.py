@@ -80,7 +80,7 @@ class Target(Protocol):
 
 class SlowAppends:
     def __init__(self, work: DiskWork, clock: Clock, workers: Workers, pressure: Pressure) -> None:
-        self._gauge = WriteGauge(pressure, clock)
+        self._gauge = WriteGauge(pressure, clock, work.loop)
         self._pressure = pressure
         self._work = work
         self._clock = clock

@@ -8,23 +8,29 @@ does not if it never waited: then others had the core meanwhile, and the disk ha
 
 At the limit a write of a few bytes waits as long, and whoever else the loop serves would wait for
 it: then no batch is written there.
+
+To look takes as long as several small requests. So whoever writes again and again is served first,
+and has it looked at afterwards; only what was seen too long ago is not believed.
 """
 
 from typing import Final
 
-from tidelog.base.ports import Clock, Level, Pressure
+from tidelog.base.ports import Clock, Level, Loop, Pressure
 
 LOOK_AGAIN_MS: Final = 100
+BELIEVED_MS: Final = 250
 SLOW_WRITE_US: Final = 5_000
 SLOW_FOR_MS: Final = 5_000
 
 
 class WriteGauge:
-    def __init__(self, pressure: Pressure, clock: Clock) -> None:
+    def __init__(self, pressure: Pressure, clock: Clock, loop: Loop) -> None:
         self._pressure = pressure
         self._clock = clock
+        self._loop = loop
         self._level = Level.high
-        self._look_again_ms = 0
+        self._look_again_ms = self._believed_until_ms = 0
+        self._will_look = False
         self._waits_before = 0
         self._began_us = 0
 
@@ -37,9 +43,23 @@ class WriteGauge:
     def _level_now(self) -> Level:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._look_again_ms:
-            self._look_again_ms = now_ms + LOOK_AGAIN_MS
-            self._level = self._pressure.level()
+            if now_ms >= self._believed_until_ms:
+                self._look(now_ms)
+            elif not self._will_look:
+                self._will_look = True
+                self._loop.call_when_quiet(self._look_later)
         return self._level
+
+    def _look(self, now_ms: int) -> None:
+        self._look_again_ms = now_ms + LOOK_AGAIN_MS
+        self._believed_until_ms = now_ms + BELIEVED_MS
+        self._level = self._pressure.level()
+
+    def _look_later(self) -> None:
+        self._will_look = False
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._look_again_ms:
+            self._look(now_ms)
 
     def begins(self) -> None:
         """A large write begins in the loop."""
@@ -51,3 +71,4 @@ class WriteGauge:
         if took_us > SLOW_WRITE_US and self._pressure.waits() > self._waits_before:
             self._level = max(Level.high, self._level)
             self._look_again_ms = self._clock.monotonic_ms() + SLOW_FOR_MS
+            self._believed_until_ms = self._look_again_ms

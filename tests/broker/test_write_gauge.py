@@ -8,10 +8,16 @@ from threading import Thread
 
 import pytest
 
-from tidelog.base.ports import Level
+from tidelog.base.ports import QUIET_MS_MAX, Level
 from tidelog.world.real import pressure
-from tidelog.world.sim.clock import SimClock
-from tidelog.write_gauge import LOOK_AGAIN_MS, SLOW_FOR_MS, SLOW_WRITE_US, WriteGauge
+from tidelog.world.sim.loop import SimLoop
+from tidelog.write_gauge import (
+    BELIEVED_MS,
+    LOOK_AGAIN_MS,
+    SLOW_FOR_MS,
+    SLOW_WRITE_US,
+    WriteGauge,
+)
 
 SLOW_WRITE_MS = SLOW_WRITE_US // 1000
 
@@ -33,9 +39,14 @@ class Given:
         raise AssertionError("a gauge only looks")
 
 
-def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
-    clock, given = SimClock(), Given()
-    gauge = WriteGauge(given, clock)
+def new_gauge(given: Given) -> tuple[WriteGauge, SimLoop]:
+    loop = SimLoop()
+    return WriteGauge(given, loop.clock, loop), loop
+
+
+def test_pressure_is_looked_for_now_and_then_and_whoever_writes_is_served_first() -> None:
+    given = Given()
+    gauge, loop = new_gauge(given)
     assert [gauge.is_high() for _ in range(100)] == [False] * 100
     assert given.looks == 1
     for level, found in (
@@ -43,9 +54,26 @@ def test_pressure_is_looked_for_now_and_then_not_at_every_write() -> None:
         (Level.limit, (True, True)),
         (Level.low, (False, False)),
     ):
+        before, looks = (gauge.is_high(), gauge.is_at_limit()), given.looks
         given.given = level
-        clock.advance(LOOK_AGAIN_MS)
+        loop.clock.advance(LOOK_AGAIN_MS)
+        assert (gauge.is_high(), gauge.is_at_limit()) == before
+        assert given.looks == looks
+        loop.run_for(QUIET_MS_MAX)
+        assert given.looks == looks + 1
         assert (gauge.is_high(), gauge.is_at_limit()) == found
+        assert given.looks == looks + 1
+
+
+def test_what_was_seen_too_long_ago_is_not_believed() -> None:
+    given = Given()
+    gauge, loop = new_gauge(given)
+    assert not gauge.is_at_limit()
+    given.given = Level.limit
+    loop.clock.advance(BELIEVED_MS)
+    assert gauge.is_at_limit()
+    loop.run_for(LOOK_AGAIN_MS)
+    assert given.looks == 2
 
 
 @pytest.mark.parametrize(
@@ -61,8 +89,9 @@ def test_a_write_that_waited_long_counts_as_pressure_for_a_while(
 ) -> None:
     """One that was long because others had the core does not: another thread would fare no better,
     and each megabyte that is handed over costs a third more."""
-    clock, given = SimClock(), Given()
-    gauge = WriteGauge(given, clock)
+    given = Given()
+    gauge, loop = new_gauge(given)
+    clock = loop.clock
     assert not gauge.is_high()
     gauge.begins()
     given.waited += waits

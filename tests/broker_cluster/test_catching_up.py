@@ -16,7 +16,7 @@ from support.sim_cluster import SimCluster
 from support.sim_machines import ProcessLoop
 from tidelog.base.ports import Level
 from tidelog.world.sim.pressure import SimPressure
-from tidelog.write_gauge import LOOK_AGAIN_MS
+from tidelog.write_gauge import BELIEVED_MS
 
 BATCHES, BATCH_BYTES = 60, 60_000
 """Several answers, the larger of which come in several parts."""
@@ -199,7 +199,7 @@ def test_at_the_limit_a_followers_small_batches_do_not_wait_behind_large_ones(
     client.send_produce("events", one_batch("before"), acks=-1)
     client.wait()
     monkeypatch.setattr(SimPressure, "level", lambda _: level)
-    cluster.run_for(LOOK_AGAIN_MS)
+    cluster.run_for(BELIEVED_MS)
     lanes: list[str] = []
     offload = ProcessLoop.offload
 

@@ -10,6 +10,7 @@ RLIMIT_RTPRIO of at least 1).
 """
 
 import os
+import re
 from pathlib import Path
 from resource import RUSAGE_THREAD, getrusage
 
@@ -21,7 +22,9 @@ _LIMIT = 0.95
 """Shares of what the kernel takes without making anybody wait."""
 _THIS_THREAD = 0
 _LOWEST_PRIORITY = 1
-_WANTED = ("nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold")
+_WANTED = (b"nr_dirty", b"nr_writeback", b"nr_dirty_threshold", b"nr_dirty_background_threshold")
+_NAMED = re.compile(rb"^(" + b"|".join(_WANTED) + rb") (\d+)$", re.MULTILINE)
+_COUNTERS_BYTES_MAX = 1 << 16
 
 
 class RealPressure:
@@ -30,7 +33,7 @@ class RealPressure:
 
     def level(self) -> Level:
         try:
-            counters = dict(line.split() for line in _COUNTERS.read_text().splitlines())
+            counters = dict(_NAMED.findall(_read(_COUNTERS)))
             dirty, writeback, limit, background = (int(counters[name]) for name in _WANTED)
         except (OSError, KeyError, ValueError):
             return Level.high
@@ -51,3 +54,12 @@ class RealPressure:
         except OSError:
             # Whoever may not is served as everybody is.
             self._may_favour = False
+
+
+def _read(path: Path) -> bytes:
+    """In as few calls as there can be."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _COUNTERS_BYTES_MAX)
+    finally:
+        os.close(descriptor)
