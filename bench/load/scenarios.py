@@ -2,13 +2,15 @@
 
 Each function takes the sides that run and gives rows. Small requests go to topics that stay, so
 that every round finds them the same; bulk goes to a fresh topic each time, which is deleted, so
-that the disk does not fill and no round writes back what another wrote. "As librdkafka" is one
-batch of 1 MB a request, its `batch.size`; "as Java" one of 16 KB for each of six partitions.
+that the disk does not fill and no round writes back what another wrote, and into memory that was
+in use a moment ago. "As librdkafka" is one batch of 1 MB a request, its `batch.size`; "as Java" one
+of 16 KB for each of six partitions.
 """
 
 from bench.load.contest import Figure, Row, Side, in_turns, rows, tell
 from bench.load.frames import FETCH, PRODUCE, Frame, Topic, batch, fetch, produce
 from bench.load.generator import Load, Stream
+from bench.load.used_memory import use_memory
 
 SECONDS = 1.5
 ROUNDS, FEW_ROUNDS = 5, 3
@@ -91,14 +93,15 @@ def bulk_produce(sides: list[Side], record_bytes: int, client: str, rounds: int)
     tell(f"bulk produce of {record_bytes} B records as {client}")
     is_java = client == "java"
     partitions = JAVA_PARTITIONS if is_java else 1
+    megabytes = JAVA_MEGABYTES if is_java else BULK_MEGABYTES
     data = batch(record_bytes, JAVA_BATCH if is_java else LIBRDKAFKA_BATCH)
 
     def measure(side: Side) -> Load:
         with side.topic(partitions) as topic:
             batches = [(number, data) for number in range(partitions)]
             frame = produce(topic, batches, side.targets[client].versions[PRODUCE])
-            stream = bulk(frame, JAVA_MEGABYTES if is_java else BULK_MEGABYTES)
-            return side.run(stream, seconds=BULK_SECONDS_MAX)[0]
+            use_memory(side.broker.folder, megabytes)
+            return side.run(bulk(frame, megabytes), seconds=BULK_SECONDS_MAX)[0]
 
     cpu_target = "<= 0.5" if record_bytes == 100 else ""
     figures = (wanting(SPEED, ">= 1.2"), wanting(CPU_OF_BYTES, cpu_target))
