@@ -18,6 +18,8 @@ from typing import Final
 from tidelog.base.ports import Clock, Level, Loop, Pressure
 
 LOOK_AGAIN_MS: Final = 100
+LOOK_IN_MS: Final = 2
+"""By then a record has its copies, and whoever wrote it his answer."""
 BELIEVED_MS: Final = 250
 SLOW_WRITE_US: Final = 5_000
 SLOW_FOR_MS: Final = 5_000
@@ -47,7 +49,7 @@ class WriteGauge:
                 self._look(now_ms)
             elif not self._will_look:
                 self._will_look = True
-                self._loop.call_when_quiet(self._look_later)
+                self._loop.call_at(now_ms + LOOK_IN_MS, self._look_later)
         return self._level
 
     def _look(self, now_ms: int) -> None:

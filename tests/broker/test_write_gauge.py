@@ -8,12 +8,13 @@ from threading import Thread
 
 import pytest
 
-from tidelog.base.ports import QUIET_MS_MAX, Level
+from tidelog.base.ports import Level
 from tidelog.world.real import pressure
 from tidelog.world.sim.loop import SimLoop
 from tidelog.write_gauge import (
     BELIEVED_MS,
     LOOK_AGAIN_MS,
+    LOOK_IN_MS,
     SLOW_FOR_MS,
     SLOW_WRITE_US,
     WriteGauge,
@@ -59,7 +60,7 @@ def test_pressure_is_looked_for_now_and_then_and_whoever_writes_is_served_first(
         loop.clock.advance(LOOK_AGAIN_MS)
         assert (gauge.is_high(), gauge.is_at_limit()) == before
         assert given.looks == looks
-        loop.run_for(QUIET_MS_MAX)
+        loop.run_for(LOOK_IN_MS + 1)
         assert given.looks == looks + 1
         assert (gauge.is_high(), gauge.is_at_limit()) == found
         assert given.looks == looks + 1
