@@ -86,6 +86,7 @@ class SlowAppends:
         self._clock = clock
         self._workers = workers
         self._queues: dict[Target, deque[_Queued]] = {}
+        self._writing = 0
 
     def must_not_wait_for(self, log: PartitionLog, size: int) -> bool:
         """Whether a batch must not be written in the loop now: it is too large, or begins a new
@@ -137,7 +138,8 @@ class SlowAppends:
 
     @property
     def is_idle(self) -> bool:
-        return not self._queues
+        """Whether nothing waits, and nothing is being written, for followers either."""
+        return not (self._queues or self._writing)
 
     def append(
         self, partition: Target, batch: bytearray | memoryview | Own, done: Appended
@@ -239,7 +241,12 @@ class SlowAppends:
         lane: str = _LARGE,
     ) -> None:
         """Beside the loop, in each log dir one thing at a time of those in the same lane."""
-        self._work.loop.offload(f"{lane} {log.home.path}", run, done)
+        self._writing += 1
+        self._work.loop.offload(f"{lane} {log.home.path}", run, partial(self._ended, done))
+
+    def _ended(self, done: Callable[[Exception | None], None], end: Exception | None) -> None:
+        self._writing -= 1
+        done(end)
 
     def _written(self, partition: Target, pending: PendingAppend, end: Exception | None) -> None:
         """A batch that has been written stays, also if the partition is led elsewhere by now:

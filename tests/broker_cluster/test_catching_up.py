@@ -15,6 +15,7 @@ from support.cluster_calls import assert_alike, write
 from support.sim_cluster import SimCluster
 from support.sim_machines import ProcessLoop
 from tidelog.base.ports import Level
+from tidelog.log.files import LOG
 from tidelog.world.sim.pressure import SimPressure
 from tidelog.write_gauge import BELIEVED_MS
 
@@ -218,3 +219,25 @@ def test_at_the_limit_a_followers_small_batches_do_not_wait_behind_large_ones(
     written = [lane for lane in lanes if lane.startswith("write")]
     assert written == (["write little /data"] * 3 if level is Level.limit else [])
     assert_alike(cluster, "events")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_follower_that_stops_says_that_all_is_durable_when_nothing_is_being_written_any_more(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S8: the next start takes all that it finds for durable."""
+    monkeypatch.setattr(SimPressure, "level", lambda _: Level.high)
+    cluster = left_behind(seed)
+    cluster.start(3)
+    held = cluster.held(3, "events")
+    cluster.wait(lambda: held.is_busy, "a part is being written")
+    ended: list[bool] = []
+    cluster.broker(3).stop(lambda: ended.append(True))
+    cluster.wait(lambda: bool(ended), "it stops")
+    disk, path = cluster.machines[3].disk, held.log.segments.active.path(LOG)
+    before = disk.stat(path)
+    cluster.run_for(100)
+    assert disk.stat(path) == before, "what was begun has ended"
+    cluster.lose_power(3)
+    assert disk.stat(path) == before
+    assert disk.stat("/data/.kafka_cleanshutdown") is not None
