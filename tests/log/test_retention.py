@@ -2,6 +2,7 @@
 start is durable (S5, X25, V17)."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from support.logs import NOW, PARTITION, Simulated, batch, check_everything, con
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.checkpoints import LOG_STARTS, read_offsets
-from tidelog.log.files import LOG
+from tidelog.log.files import LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from tidelog.log.logs import Logs
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import delete_old_segments, delete_records
@@ -71,6 +72,22 @@ def test_empty_log_has_nothing_to_give() -> None:
     world = Simulated(LogSettings(retention_ms=0, retention_bytes=0))
     assert retain(world, 0, at=NOW + FOREVER) == 0
     assert bases(world.log) == [0]
+
+
+@pytest.mark.parametrize("limit", ["retention_ms", "retention_bytes"])
+def test_segments_behind_one_that_kafka_has_emptied_age_as_others_do(limit: str) -> None:
+    """S5, S1: what Kafka's compaction finds nothing to keep in stays, as an empty file."""
+    world = aged()
+    folder = world.log.folder
+    world.log_dir.close()
+    for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
+        path = f"{folder}/{file_name(0, kind)}"
+        world.disk.open(path, "write").truncate(0)
+    world.settings = replace(world.settings, **{limit: 0})  # type: ignore[arg-type]
+    world.open()
+    assert retain(world, 9, at=NOW + 100 * HOUR) == 2
+    assert bases(world.log) == [8, 12, 16]
+    check_everything(world.log)
 
 
 def test_segment_with_a_timestamp_in_the_future_stays_and_keeps_what_follows() -> None:

@@ -5,6 +5,7 @@ and whole segments below a log start that is durable leave the disk. Nothing at 
 high watermark is ever given up (V17), and the active segment is rolled before it can be.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from tidelog.base.errors import ErrorCode, KafkaError
@@ -86,10 +87,7 @@ def _start_by_time(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
     retention_ms = log.settings.retention_ms
     if retention_ms < 0:
         return start
-    for index, segment in enumerate(log.segments.all):
-        end = log.segments.end_of(index, log.log_end_offset)
-        if end > high_watermark or segment.size == 0:
-            break
+    for segment, end in _ageing(log, high_watermark):
         if now_ms - youngest_ms(log, segment) <= retention_ms:
             break
         start = max(start, end)
@@ -102,13 +100,23 @@ def _start_by_size(log: PartitionLog, high_watermark: int) -> int:
     if retention_bytes < 0:
         return start
     excess = log.segments.size - retention_bytes
-    for index, segment in enumerate(log.segments.all):
-        end = log.segments.end_of(index, log.log_end_offset)
-        if end > high_watermark or segment.size == 0 or excess < segment.size:
+    for segment, end in _ageing(log, high_watermark):
+        if excess < segment.size:
             break
         excess -= segment.size
         start = max(start, end)
     return start
+
+
+def _ageing(log: PartitionLog, high_watermark: int) -> Iterator[tuple[Segment, int]]:
+    """Segments that may be given up, and where they end. Kafka's compaction leaves empty ones among
+    the others: those keep nothing behind them, and go with it."""
+    for index, segment in enumerate(log.segments.all):
+        end = log.segments.end_of(index, log.log_end_offset)
+        if end > high_watermark:
+            return
+        if segment.size:
+            yield segment, end
 
 
 def youngest_ms(log: PartitionLog, segment: Segment) -> int:
