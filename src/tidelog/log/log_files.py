@@ -123,16 +123,16 @@ class LogFiles:
             except OSError as error:
                 raise self.failed(error) from error
 
-    def _roll(self) -> Segment:
-        roll = self.begin_roll()
+    def _roll(self, base: int = 0) -> Segment:
+        roll = self.begin_roll(base)
         roll.run()
         return self.end_roll(roll)
 
-    def begin_roll(self) -> Roll:
+    def begin_roll(self, base: int = 0) -> Roll:
         """What is to be made for the next segment. Until `end_roll` nothing may be appended."""
-        ending = self.segments.active
+        ending, base = self.segments.active, max(base, self.log_end_offset)
         lots = ending.begin_close()
-        segment = Segment(self.folder, self.log_end_offset, self.settings, self.home.files)
+        segment = Segment(self.folder, base, self.settings, self.home.files)
         return Roll(ending=ending, lots=lots, snapshot=self.begin_snapshot(), segment=segment)
 
     def end_roll(self, roll: Roll) -> Segment:

@@ -217,7 +217,8 @@ class PartitionLog(LogFiles):
             while headers:
                 base, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = headers[0]
                 fits = self.takes(LENGTH_OVERHEAD + length, base + delta, timestamp)
-                segment = self.segments.active if fits else self._roll()
+                next_base = self.next_base(base, base + delta)
+                segment = self.segments.active if fits else self._roll(next_base)
                 count, size = run_for(segment, headers)
                 assert segment.file is not None
                 segment.file.pwrite(data[:size], segment.size)
@@ -249,7 +250,15 @@ class PartitionLog(LogFiles):
         """The same for a batch that is in a leader's log already, or that a broker made itself:
         whatever `segment.bytes` is by now, a new segment takes it."""
         segment = self.segments.active
-        return segment.size == 0 or segment.has_room(size, last_offset, timestamp)
+        if segment.size == 0:
+            return last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
+        return segment.has_room(size, last_offset, timestamp)
+
+    def next_base(self, base: int, last_offset: int) -> int:
+        """Where a new segment for a leader's batch begins: at the log end, unless compaction has
+        left so wide a gap before it that no segment spans both."""
+        end = self.log_end_offset
+        return end if last_offset - end <= RELATIVE_OFFSET_MAX else base
 
     def check_timestamps(
         self, attributes: int, base_timestamp: int, timestamp: int, now_ms: int

@@ -41,7 +41,7 @@ def begin_follow(
     base, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = headers[0]
     try:
         fits = log.takes(LENGTH_OVERHEAD + length, base + delta, timestamp)
-        roll = None if fits else log.begin_roll()
+        roll = None if fits else log.begin_roll(log.next_base(base, base + delta))
     except OSError as error:
         raise log.failed(error) from error
     segment = log.segments.active if roll is None else roll.segment

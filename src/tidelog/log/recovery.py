@@ -232,10 +232,11 @@ class _Check:
 
     def _follows_a_hole(self, segment: Segment) -> bool:
         """Whether what came before was lost with the power. Below the recovery point nothing
-        was: there, and in what was compacted, holes are what compaction left."""
+        was: there, and in what was compacted, holes are what compaction left. With the process
+        alone nothing is lost: then compaction has left them in the leader's log."""
         base = segment.base_offset
         explained = max(self.found.recovery_point, self.found.compacted_upto)
-        return base > explained and base != self.log.log_end_offset
+        return not self.found.same_boot and base > explained and base != self.log.log_end_offset
 
     def _check_segment(self, segment: Segment) -> bool:
         """Checks a segment and makes its indexes anew; False if it had to be cut."""
