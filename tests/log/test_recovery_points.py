@@ -74,3 +74,19 @@ def test_a_start_that_finds_less_lowers_what_checkpoints_say(stop: str) -> None:
     assert end < 24
     assert noted(world, RECOVERY_POINTS) == world.log.durable_recovery_point == end
     assert noted(world, CLEANER_OFFSETS) == end
+
+
+def test_what_is_flushed_after_a_kill_is_durable_by_name_too() -> None:
+    """S9: the process that made the segment died before it had synced the folder."""
+    world = Simulated(LogSettings())
+    world.log.append_as_leader(batch(), 0, NOW)
+    world.stop_and_start()
+    world.log.append_as_leader(batch(), 0, NOW)
+    world.log.roll()
+    world.log.append_as_leader(batch(), 0, NOW)
+    world.kill()
+    world.log.flush(NOW)
+    world.log_dir.checkpoint()
+    log = world.lose_power()
+    assert log.log_end_offset == 3
+    check_everything(log)

@@ -103,7 +103,7 @@ class LogFiles:
         """Whether it was deleted: its folder has another name then, or is another log's."""
         self.was_flushed = False
         """Whether its folder, and whose it is, are known to be durable."""
-        self._names_changed = False
+        self.names_changed = False
         self.truncations = 0
         self._snapshot_position = 0
         self._doomed: list[tuple[int, list[str]]] = []
@@ -141,7 +141,7 @@ class LogFiles:
         self.segments.active.close_for_writing()
         self.end_snapshot(roll.snapshot)
         self._snapshot_position = 0
-        self._names_changed = True
+        self.names_changed = True
         if roll.segment.settings is not self.settings:
             roll.segment.configure(self.settings)
         self.segments.add(roll.segment)
@@ -150,14 +150,14 @@ class LogFiles:
     def new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self.folder, base_offset, self.settings, self.home.files)
         segment.create(self.disk)
-        self._names_changed = True
+        self.names_changed = True
         self._snapshot_position = 0
         return segment
 
     def begin_with(self, segment: Segment) -> None:
         """Makes it a new, empty log: its first segment has just been made."""
         self.segments = Segments([segment])
-        self._names_changed = True
+        self.names_changed = True
         self.epochs.changed = True
 
     def assign_epoch(self, epoch: int, start: int) -> None:
@@ -240,10 +240,10 @@ class LogFiles:
             upto=self.log_end_offset,
             truncations=self.truncations,
             files=files,
-            names_changed=self._names_changed,
+            names_changed=self.names_changed,
             epochs=epochs,
         )
-        self.epochs.changed = self._names_changed = False
+        self.epochs.changed = self.names_changed = False
         return flush
 
     def _files_to_sync(self, segment: Segment) -> list[File]:
@@ -252,7 +252,7 @@ class LogFiles:
         kinds = [TXN_INDEX] if segment.file is not None else [OFFSET_INDEX, TIME_INDEX, TXN_INDEX]
         paths = [segment.path(kind) for kind in kinds]
         paths.append(f"{self.folder}/{file_name(segment.base_offset, SNAPSHOT)}")
-        if self._names_changed:
+        if self.names_changed:
             paths.append(f"{self.folder}/{PARTITION_METADATA}")
         return files + [
             self.disk.open(path, "write") for path in paths if self.disk.stat(path) is not None
@@ -266,7 +266,7 @@ class LogFiles:
             self.last_flush_ms = now_ms
             self.was_flushed = True
         else:
-            self.epochs.changed = self._names_changed = True
+            self.epochs.changed = self.names_changed = True
 
     def flush(self, now_ms: int) -> None:
         """Makes durable what is in the log, at once."""
@@ -303,7 +303,7 @@ class LogFiles:
         """Makes everything durable, so that the next start need not look at it; that is so
         already of a log that is empty, or as the last stop has left it."""
         is_untouched = self.log_end_offset == self.closed_at and not (
-            self.truncations or self._names_changed or self.epochs.changed
+            self.truncations or self.names_changed or self.epochs.changed
         )
         if self.home.failure is not None or not self.log_end_offset or is_untouched:
             return

@@ -89,6 +89,8 @@ def open_log(
     if log.segments.all:
         _Check(opened, found, workers).run()
     _settle_bounds(log, found)
+    # Those that a process gave before it died may not be durable yet, whatever has been since.
+    log.names_changed |= not found.was_closed
     for index, segment in enumerate(log.segments.all):
         if segment.size:
             limit = log.segments.end_of(index, log.log_end_offset)
