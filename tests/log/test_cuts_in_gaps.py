@@ -8,6 +8,7 @@ from support.logs import NOW, Simulated, batch, check_everything, contents
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.truncation import truncate_suffix
+from tidelog.records.batch import stamp
 
 COUNT = 300
 
@@ -113,3 +114,28 @@ def test_a_log_is_cut_in_a_gap_that_compaction_has_left() -> None:
         assert [held.data for held in check_everything(world.log)] == [
             held.data for held in before if held.header.next_offset <= to
         ]
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+@pytest.mark.parametrize("end", ["kill", "power"])
+def test_an_empty_segment_behind_a_gap_is_gone_on_with_after_a_crash(
+    end: str, is_flushed: bool
+) -> None:
+    """S9: the log was cut in a gap, and rolled there."""
+    world = Simulated(LogSettings(cleanup_compact=True))
+    for base, epoch in ((0, 0), (8, 1)):
+        data = batch(5)
+        stamp(data, base, epoch)
+        world.log.append_as_follower(data, 1)
+    truncate_suffix(world.log, 8, NOW)
+    world.log.roll()
+    if is_flushed:
+        world.log.flush(NOW)
+        world.log_dir.checkpoint()
+    log = world.kill() if end == "kill" else world.lose_power("none")
+    assert log.segments.active.base_offset <= log.log_end_offset <= 8
+    for number in range(3):
+        log.append_as_leader(batch(), 2 + number, NOW)
+    log.roll()
+    assert len(check_everything(log)) == 4
+    assert len(check_everything(world.kill())) == 4

@@ -226,6 +226,8 @@ class _Check:
             if self._follows_a_hole(segments[index]):
                 self._end_at(index)
                 break
+            # It may be empty, behind offsets that compaction has left out.
+            log.log_end_offset = max(log.log_end_offset, segments[index].base_offset)
             if not self._check_segment(segments[index]):
                 self._end_at(index + 1)
                 break
