@@ -97,7 +97,8 @@ class Broker:
         self.partitions = Partitions()
         dirs, outside = settings.log_dirs, (world.disk, world.clock, world.cleaning)
         files_max = open_files_max(world.descriptors()[1], len(dirs))
-        self.logs = Logs([LogDir(path, *outside, files_max) for path in dirs], world.descriptors)
+        log_dirs = [LogDir(path, *outside, files_max) for path in dirs]
+        self.logs = Logs(log_dirs, world.counted_descriptors)
         self.sessions = FetchSessions(
             settings.whole("max.incremental.fetch.session.cache.slots"),
             SESSION_EVICTION_MS,

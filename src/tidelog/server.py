@@ -28,7 +28,7 @@ from tidelog.broker import Broker
 from tidelog.log.log_dir import take_lock
 from tidelog.records.joiner import the_joiner
 from tidelog.world.real.clock import RealClock
-from tidelog.world.real.descriptors import descriptors
+from tidelog.world.real.descriptors import counted_descriptors, descriptors
 from tidelog.world.real.disk import RealDisk
 from tidelog.world.real.embedded import EmbeddedCoordination, open_embedded
 from tidelog.world.real.entropy import RealEntropy
@@ -98,6 +98,7 @@ class Process:
             open_coordination=self._open_coordination,
             resolve=addresses_of,
             descriptors=descriptors,
+            counted_descriptors=counted_descriptors,
         )
         self.broker = Broker(settings, world)
         self.broker.on_no_dir_left = self._halt

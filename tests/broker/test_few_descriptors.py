@@ -88,3 +88,20 @@ def test_replicas_that_would_need_more_are_not_made(server: TidelogServer) -> No
         assert set(codes) == {"none", "kafka_storage_error"}
         server.stop()
         server.start()
+
+
+def test_replicas_are_counted_although_connections_before_them_have_gone(
+    server: TidelogServer,
+) -> None:
+    """F17: what is open is not only what lies below the lowest number that is free."""
+    many = FILES_MAX // 2
+    with ExitStack() as gone:
+        for _ in range(8):
+            gone.enter_context(plain_socket(server.address))
+        with WireClient(server.address) as client:
+            client.create("first", partitions=many)
+    with WireClient(server.address) as client:
+        assert client.produce("first", one_batch("x"), index=many - 1).error_code.name == "none"
+        client.create("second", partitions=many)
+        assert wait_until(lambda: "not made replicas=" in server.output.read_text())
+        write_and_read_segments(client)

@@ -34,4 +34,6 @@ class World:
     resolve: Callable[[str], tuple[str, ...]] = _itself
     """The addresses of a host; `OSError` if none is known. May wait for the network."""
     descriptors: Callable[[], tuple[int, int]] = _plenty
-    """How many files and connections are open, and how many may be."""
+    """How many files and connections are open at least, and how many may be; at little cost."""
+    counted_descriptors: Callable[[], tuple[int, int]] = _plenty
+    """The same, counted."""
