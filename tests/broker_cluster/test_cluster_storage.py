@@ -9,6 +9,7 @@ from support.brokers import one_batch
 from support.cluster_calls import (
     EARLIEST,
     assert_alike,
+    delete_topic,
     list_offset,
     log_values,
     moving,
@@ -278,6 +279,35 @@ def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
     for index in range(4):
         cluster.wait_caught_up("events", index)
         assert_alike(cluster, "events", index)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_broker_starts_with_what_two_dirs_have_of_topics_that_are_gone(again: bool) -> None:
+    """S10, T6: one was deleted while its dir was offline, the next of that name while the broker
+    was down."""
+    cluster = SimCluster(log_dirs="/data,/more")
+    disk = cluster.machines[1].disk
+    replicas = [[1, 2, 3], [1, 2, 3]]
+    cluster.create("events", replicas=replicas)
+    homes = [cluster.held(1, "events", index).log.home for index in range(2)]
+    bad = [home.path for home in homes].index("/more")
+    write(cluster, "events", "first", index=bad)
+    cluster.wait_caught_up("events", bad)
+    disk.fail(errno.EIO, path="/more/*", times=None)
+    cluster.client(1).produce("events", one_batch("lost"), index=bad)
+    cluster.wait_led("events", bad, by=2)
+    assert delete_topic(cluster, "events") == "none"
+    cluster.create("events", replicas=replicas)
+    write(cluster, "events", "second", index=bad)
+    cluster.wait_caught_up("events", bad)
+    cluster.kill(1)
+    assert delete_topic(cluster, "events") == "none"
+    if again:
+        cluster.create("events", replicas=[[2, 3], [2, 3]])
+    disk.heal()
+    cluster.start(1)
+    cluster.run_for(5_000)
+    assert [path for path in disk.view() if f"/events-{bad}/" in path] == []
 
 
 def test_a_replica_that_was_moved_away_comes_back_although_another_dir_has_failed() -> None:

@@ -108,6 +108,8 @@ class Image:
 
     def may_be(self, name: str, topic_id: bytes | None) -> bool:
         """Whether what was kept under a topic's name and that id can be the topic's: if either is
-        not known, nobody can say that it is not."""
+        not known, nobody can say that it is not. It cannot be that of a topic that is gone."""
+        if topic_id is None or name in self.unreadable:
+            return True
         known = self.topics.get(name)
-        return known is None or topic_id is None or known.topic_id in (NO_TOPIC_ID, topic_id)
+        return known is not None and known.topic_id in (NO_TOPIC_ID, topic_id)

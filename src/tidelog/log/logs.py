@@ -126,8 +126,9 @@ class Logs:
     def _settle_twins(self, belongs: Belongs | None) -> None:
         """A dir that fails while a log is made leaves an empty one behind, and another dir takes
         its place: the empty one goes. A dir that is offline while a topic is deleted keeps its
-        logs: they go where the topic was made again in another dir. Any other two with something
-        in them are for a human to look at."""
+        logs: they go where the topic was made again in another dir. If that one is gone as well,
+        either does: nobody will want the other. Any other two with something in them are for a
+        human to look at."""
         homes: dict[TopicPartition, LogDir] = {}
         for log_dir in self.online:
             for partition in list(log_dir.logs):
@@ -148,7 +149,7 @@ def _needless(
     """Which of two dirs a log is not needed in."""
     if belongs is not None:
         strangers = [d for d in (one, other) if not belongs(partition.topic, d.topic_id(partition))]
-        if len(strangers) == 1:
+        if strangers:
             return strangers[0]
     if not other.logs[partition].log_end_offset:
         return other
