@@ -40,8 +40,8 @@ class Provision:
         self._placing = placing
         self._remove = remove
         self._known: set[tuple[bytes, int]] | None = None
-        """What was there at the start and has stayed; a partition that is named later is a new
-        one."""
+        """What was there at the start and has stayed, or left its log in a dir that is offline; a
+        partition that is named later is a new one."""
 
     def providing(
         self,
@@ -97,9 +97,11 @@ class Provision:
 
     def removed(self, partition: Partition) -> None:
         """If its log was in a dir that is online, none that is offline has anything of it: when it
-        comes back it is a new one."""
-        if self._known is not None and partition.log.home.failure is None:
-            self._known.discard((partition.topic_id, partition.index))
+        comes back it is a new one. Otherwise that dir has it still."""
+        if self._known is not None:
+            is_away = partition.log.home.failure is None
+            note = self._known.discard if is_away else self._known.add
+            note((partition.topic_id, partition.index))
 
     def find(self, name: TopicPartition) -> PartitionLog:
         online = self._logs.online

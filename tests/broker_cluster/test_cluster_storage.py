@@ -281,6 +281,29 @@ def test_leadership_leaves_a_broker_whose_disk_fails(number: int) -> None:
         assert_alike(cluster, "events", index)
 
 
+def test_a_replica_that_was_moved_away_from_a_failed_dir_comes_back_with_that_dir_only() -> None:
+    """S10: one in another dir beside it would be one too many when the failed dir is back."""
+    cluster = SimCluster(log_dirs="/data,/more")
+    disk = cluster.machines[1].disk
+    cluster.create("events", replicas=[[1, 2, 3], [1, 2, 3]])
+    bad = [cluster.held(1, "events", index).log.home.path for index in range(2)].index("/more")
+    write(cluster, "events", "a", index=bad)
+    cluster.wait_caught_up("events", bad)
+    disk.fail(errno.EIO, path="/more/*", times=None)
+    cluster.client(1).produce("events", one_batch("lost"), index=bad)
+    cluster.wait_led("events", bad, by=2)
+    assert reassign(cluster, "events", [2, 3], bad) == "none"
+    cluster.wait(lambda: not moving(cluster), "it is moved away")
+    assert reassign(cluster, "events", [2, 3, 1], bad) == "none"
+    write(cluster, "events", "b", index=bad)
+    cluster.run_for(5_000)
+    disk.heal()
+    cluster.kill(1)
+    cluster.start(1)
+    cluster.wait_isr("events", 1, 2, 3, index=bad)
+    assert log_values(cluster, 1, "events", bad) == ["a", "b"]
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_broker_starts_with_what_two_dirs_have_of_topics_that_are_gone(again: bool) -> None:
     """S10, T6: one was deleted while its dir was offline, the next of that name while the broker
