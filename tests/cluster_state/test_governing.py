@@ -1,7 +1,8 @@
 """What a controller is asked to do: move replicas, move leaders, delete: T3, T6, E4."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -288,6 +289,44 @@ def test_the_preferred_replica_leads_again_on_request() -> None:
     not_needed = ErrorCode.election_not_needed
     assert elect(members[0], "preferred", [("t", 0)]) == {("t", 0): not_needed}
     assert elect(members[0], "preferred", None) == {}
+    assert_agreed(cluster, members)
+
+
+def lose_next_answer(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next write of a state is done, but the connection is lost over it."""
+    coordination = member.coordination
+    write = coordination.write
+
+    def written(operations: Sequence[Operation], done: Callable[[Any], None]) -> None:
+        write(operations, done)
+        if any(isinstance(operation, SetData) for operation in operations):
+            monkeypatch.undo()
+            coordination.lose_connection(done=1)
+
+    monkeypatch.setattr(coordination, "write", written)
+
+
+@pytest.mark.parametrize("what", ["move", "cancel", "elect"])
+def test_what_was_done_is_granted_although_the_answer_was_lost(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """T3, E4: it is no longer needed then, but not because it was not."""
+    cluster, members = cluster_of(3, [1, 0], auto_leader_rebalance_enable="false")
+    if what == "elect":
+        cluster.kill(members[1])
+        assert cluster.loop.run_until(lambda: partition(cluster).leader == 0)
+        members[1] = cluster.started(1)
+        catch_up(cluster, members, 1)
+    elif what == "cancel":
+        assert reassign(members[0], [1, 2]) is None
+    cluster.loop.run_for(10_000)
+    before = partition(cluster).leader_epoch
+    lose_next_answer(members[0], monkeypatch)
+    if what == "elect":
+        assert elect(members[0], "preferred", [("t", 0)]) == {("t", 0): None}
+    else:
+        assert reassign(members[0], [1, 2] if what == "move" else None) is None
+    assert partition(cluster).leader_epoch == before + 1
     assert_agreed(cluster, members)
 
 

@@ -254,18 +254,27 @@ class Reconciler:
             return
         if outcome.failed:
             self._retry_later([change.name for change in outcome.failed])
-        unsure = [change.name for change in outcome.unsure]
+        unsure = {change.name: change for change in outcome.unsure}
         self.rereading.read(unsure, partial(self._reread, unsure))
 
-    def _reread(self, unsure: list[PartitionName], read: list[PartitionName]) -> None:
+    def _reread(self, unsure: dict[PartitionName, Planned], read: list[PartitionName]) -> None:
         """Partitions whose write was lost are looked at again, changed or not; those that could
         not be read, after a while."""
         if not self._realm.is_over:
+            for name in read:
+                if self._stands(unsure[name]):
+                    self._look_again(unsure[name])
             self._marked.update(dict.fromkeys(read))
-            unread = sorted(set(unsure) - set(read))
+            unread = sorted(unsure.keys() - set(read))
             if unread:
                 self._retry_later(unread)
             self._end_run()
+
+    def _stands(self, change: Planned) -> bool:
+        """Whether it was done although nobody was told: what was wished for is granted then, and
+        not refused as no longer needed."""
+        now = self._realm.partition(change.name)
+        return now is not None and _begun_by(now) == _begun_by(change.after)
 
     def _is_current(self, change: Planned) -> bool:
         return self._realm.partition(change.name) is change.before
@@ -299,6 +308,12 @@ class Reconciler:
     def _retry_later(self, names: list[PartitionName]) -> None:
         at_ms = self._clock.monotonic_ms() + RETRY_MS
         self._loop.call_at(at_ms, partial(self.mark, names))
+
+
+def _begun_by(partition: PartitionInfo) -> tuple[object, ...]:
+    """What a controller wrote, and nobody changes within the epoch that began with it."""
+    holders = (partition.replicas, partition.adding_replicas, partition.removing_replicas)
+    return partition.controller_epoch, partition.leader_epoch, partition.leader, holders
 
 
 def _deposed() -> KafkaError:
