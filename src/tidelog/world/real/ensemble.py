@@ -22,7 +22,7 @@ class Ensemble:
         self._folder = settings.log_dirs[0]
         self._timeout_ms = settings.whole("zookeeper.session.timeout.ms")
         self._is_first = True
-        self._guard = Guard(self._servers)
+        self.guard = Guard(self._servers)
         self.coordination = ZooKeeper(connect, self._timeout_ms, post, self._begin_session)
 
     def _begin_session(self, session_id: int, password: bytes) -> None:
@@ -31,14 +31,16 @@ class Ensemble:
             close_previous(self._folder, self._servers)
             self._is_first = False
         note_session(self._folder, session_id, password)
-        self._guard.watch(session_id, password, self._timeout_ms)
+        self.guard.watch(session_id, password, self._timeout_ms)
 
     def leave(self, done: Callable[[], None]) -> None:
-        """Calls `done` when the session, which was closed, is over."""
+        """Calls `done` when the session, which was closed, is over; or cannot be ended now. Then it
+        is left to the guard when this process has ended, and to the next one in that folder."""
 
         def over() -> None:
-            self._guard.close()
-            forget_session(self._folder)
+            if self.coordination.was_ended:
+                self.guard.close()
+                forget_session(self._folder)
             done()
 
         self.coordination.after_all(over)

@@ -96,6 +96,8 @@ class ZooKeeper:
         self._is_closed = False
         self._is_ending = False
         self._is_over = False
+        self.was_ended = False
+        """Whether, once all is over, no session is left that has to time out."""
         self._at_the_end: list[Callable[[], None]] = []
         # Nothing else is said until one answers, which may take as long as it likes.
         _log.info("connecting to ZooKeeper at %s", connect)
@@ -311,6 +313,7 @@ class ZooKeeper:
     def _end_if_done(self) -> None:
         if self._is_closed and not self._is_ending and not self._asked and not self._waiting:
             self._is_ending = True
+            self.was_ended = self._state in (SessionState.connected, SessionState.expired)
             self._link.end(partial(self._put, self._be_over))
             if self._state is not SessionState.connected:
                 self._be_over()
