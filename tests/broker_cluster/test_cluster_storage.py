@@ -101,6 +101,24 @@ def test_deletion_does_not_wait_for_a_replica_that_is_down(cluster: SimCluster) 
     cluster.wait(lambda: cluster.held(3, "events").log.log_start_offset == 10, "it follows")
 
 
+def test_what_was_deleted_while_a_replica_was_down_does_not_come_back_with_it() -> None:
+    """S5: whoever leads next, were it the moment after it is in sync again."""
+    cluster = SimCluster()
+    cluster.create("events", replicas=[[1, 3, 2]])
+    write(cluster, "events", *"abcd")
+    cluster.wait_caught_up("events")
+    cluster.kill(3)
+    cluster.wait_isr("events", 1, 2)
+    client = cluster.client(1)
+    send_delete_records(client, "events", 3, timeout_ms=5_000)
+    assert client.wait().topics[0].partitions[0].error_code.name == "none"
+    cluster.begin(3)
+    cluster.wait(lambda: 3 in cluster.isr("events"), "it is in sync again")
+    cluster.kill(1)
+    cluster.wait_led("events", by=3)
+    assert read(cluster, "events") == ["d"]
+
+
 @pytest.mark.parametrize("replicas", [[1, 3], [1, 2, 3]])
 @pytest.mark.parametrize("is_in_sync", [True, False])
 def test_a_waiting_deletion_is_over_when_who_it_waits_for_dies(

@@ -263,11 +263,13 @@ class Replica:
 
     def may_expand(self, follower: int, remote: Remote) -> bool:
         """Whether a follower has all that is committed, also by the leaders before this one
-        (I3, X6), in the incarnation that is registered (X19)."""
+        (I3, X6), and nothing that was deleted while it was away (S5), in the incarnation that is
+        registered (X19)."""
         return (
             remote.has_fetched
             and remote.log_end_offset >= self.high_watermark
             and remote.log_end_offset >= self.epoch_start
+            and remote.log_start_offset >= self.log.log_start_offset
             and remote.broker_epoch == self._live_epoch(follower)
         )
 
