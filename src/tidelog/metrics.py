@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from tidelog.base.ports import Clock, Connection, Loop
+from tidelog.base.ports import Clock, Connection, Loop, Timer
 from tidelog.broker import Broker
 from tidelog.cluster.effective import effective_topic_settings
 from tidelog.cluster.image import NO_LEADER, PartitionInfo
@@ -180,10 +180,11 @@ class MetricsPages:
         self._open -= 1
 
     def _look_again(self, page: "MetricsPage") -> None:
-        self._loop.call_at(self._clock.monotonic_ms() + IDLE_MS_MAX, lambda: self._look(page))
+        at_ms = self._clock.monotonic_ms() + IDLE_MS_MAX
+        page.idling = self._loop.call_at(at_ms, lambda: self._look(page))
 
     def _look(self, page: "MetricsPage") -> None:
-        if page.is_open and page.was_asked():
+        if page.was_asked():
             self._look_again(page)
 
 
@@ -197,6 +198,7 @@ class MetricsPage:
         self._filled = 0
         self._is_asked = False
         self.is_open = True
+        self.idling: Timer | None = None
 
     def was_asked(self) -> bool:
         """Since the last time; else the connection ends here."""
@@ -218,7 +220,12 @@ class MetricsPage:
             self._send("431 Request Header Fields Too Large", "too long a request\n")
 
     def closed(self, _why: str) -> None:
+        """What would look at it later must not keep it until then: who comes and goes at once may
+        do so thousands of times."""
         self.is_open = False
+        if self.idling is not None:
+            self.idling.cancel()
+            self.idling = None
         self._owner.left()
 
     def _answer(self, words: list[bytes]) -> None:

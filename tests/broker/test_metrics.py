@@ -1,8 +1,10 @@
 """The page for Prometheus, on virtual time: what it counts, and whom it lets in (O3)."""
 
+import weakref
+
 from support.brokers import SimNode, one_batch
 from tidelog.base.ports import Connection, Receiver
-from tidelog.metrics import CONNECTIONS_MAX, IDLE_MS_MAX, MetricsPages, lines
+from tidelog.metrics import CONNECTIONS_MAX, IDLE_MS_MAX, MetricsPage, MetricsPages, lines
 
 PORT = 9_999
 GET = b"GET /metrics HTTP/1.1\r\n\r\n"
@@ -104,3 +106,23 @@ def test_a_few_may_ask_and_those_that_do_not_are_sent_away() -> None:
     again = Asking(node)
     again.link.send(GET)
     assert node.loop.run_until(lambda: again.is_answered), "there is room again"
+
+
+def test_who_has_left_leaves_nothing_behind() -> None:
+    """O3: a probe that only connects, once a second or thousands of times, costs no memory."""
+    node = SimNode()
+    pages = MetricsPages(node.broker, node.loop, node.clock)
+    made: list[weakref.ref[MetricsPage]] = []
+
+    def accept(link: Connection) -> MetricsPage | None:
+        page = pages.accept(link)
+        assert page is not None
+        made.append(weakref.ref(page))
+        return page
+
+    node.network.host("node").listen("node", PORT, accept)
+    for _ in range(CONNECTIONS_MAX + 1):
+        Asking(node).link.close()
+        node.loop.run_for(100)
+    assert len(made) == CONNECTIONS_MAX + 1
+    assert [page for page in made if page() is not None] == []
