@@ -8,6 +8,8 @@ from support.admin_node import AdminNode
 from support.logs import NOW, batch
 from tidelog.base.errors import ErrorCode
 from tidelog.cluster.image import PartitionInfo, TopicInfo
+from tidelog.slices import SLICE_STEPS
+from tidelog.wire import codec
 
 DESCRIBE = 61
 
@@ -37,6 +39,25 @@ def test_producers_are_shown_with_their_last_batch() -> None:
     assert (idempotent.last_sequence, idempotent.last_timestamp) == (3, NOW + 1)
     assert (idempotent.coordinator_epoch, idempotent.current_txn_start_offset) == (-1, -1)
     assert (transactional.producer_id, transactional.current_txn_start_offset) == (4, 4)
+
+
+def test_very_many_producers_are_shown_while_others_are_served() -> None:
+    """A3: one of them may be forgotten meanwhile."""
+    node = AdminNode()
+    node.create("orders")
+    partition = node.partition("orders")
+    for producer_id in range(3 * SLICE_STEPS):
+        produced = batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        partition.append(memoryview(produced), NOW)
+    topics = [{"name": "orders", "partition_indexes": [0]}]
+    wire = node.begin(DESCRIBE, 0, "PLAINTEXT", topics=topics)
+    assert not wire.sent, "somebody else is served before all are shown"
+    last = 3 * SLICE_STEPS - 1
+    del partition.log.producers.by_id[last]
+    assert node.loop.run_until(lambda: bool(wire.sent))
+    _, answer = codec.read_response(DESCRIBE, 0, wire.sent[0][4:])
+    (shown,) = answer.topics[0].partitions
+    assert [row.producer_id for row in shown.active_producers] == list(range(last))
 
 
 def test_a_partition_without_producers_shows_none() -> None:

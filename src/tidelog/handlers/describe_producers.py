@@ -1,7 +1,10 @@
 """DescribeProducers, API 61: who writes to a partition with a producer id, and open transactions.
 
-It shows what the log of the partition keeps of its producers (A3).
+It shows what the log of the partition keeps of its producers (A3). Whoever wrote there within the
+last day is one, and they may be very many.
 """
+
+from collections.abc import Generator, Mapping
 
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import is_legal_topic
@@ -21,22 +24,33 @@ def _answering(node: Node, request: Request) -> Answering:
     for topic in request.body.topics:
         partitions = Rows(request, "topics", "partitions")
         for index in topic.partition_indexes:
-            partitions.put(_partition(node, topic.name, index))
+            partitions.put((yield from _partition(node, request, topic.name, index)))
             yield None
         topics.put({"name": topic.name, "partitions": partitions})
         yield None
     return {"topics": topics}
 
 
-def _partition(node: Node, topic: str, index: int) -> Values:
+def _partition(node: Node, request: Request, topic: str, index: int) -> Answering:
     try:
         if not is_legal_topic(topic):
             raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic!r} is no topic's name")
         producers = find_local(node, topic, index).log.producers.by_id
     except KafkaError as error:
         return {**error_fields(error), "partition_index": index, "active_producers": ()}
-    shown = [_producer(key, producers[key]) for key in sorted(producers)]
+    shown = yield from _shown(request, producers)
     return {**NO_ERROR, "partition_index": index, "active_producers": shown}
+
+
+def _shown(request: Request, producers: Mapping[int, Producer]) -> Generator[None, None, Rows]:
+    """Without those that are forgotten meanwhile."""
+    shown = Rows(request, "topics", "partitions", "active_producers")
+    for key in sorted(producers):
+        producer = producers.get(key)
+        if producer is not None:
+            shown.put(_producer(key, producer))
+        yield None
+    return shown
 
 
 def _producer(producer_id: int, producer: Producer) -> Values:
