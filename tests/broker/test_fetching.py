@@ -349,6 +349,29 @@ def test_a_partition_that_is_forgotten_is_not_told_of(node: SimNode) -> None:
     assert rows(client.wait()) == {}
 
 
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_a_session_that_waits_in_vain_tells_of_what_it_found_before(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch, is_wide: bool
+) -> None:
+    """R3: of partitions that are named for the first time a consumer is to know where they stand,
+    whether the fetch ends with its time or with records of another one."""
+    monkeypatch.setattr(fetch, "ROWS_MAX", 0 if is_wide else wide_fetch.ROWS_MAX)
+    client = filled(node, partitions=4)
+    client.produce("events", one_batch("a"), index=2)
+    client.send_fetch([("events", 0, 0)], session_epoch=0)
+    going_on = {"session_id": client.wait().session_id, "max_wait": 500}
+    client.send_fetch([("events", 1, 0), ("events", 2, 1)], session_epoch=1, **going_on)
+    marks = {key: row.high_watermark for key, row in rows(client.wait()).items()}
+    assert marks == {("events", 1): 0, ("events", 2): 1}
+    client.send_fetch([("events", 3, 0)], session_epoch=2, **going_on)
+    node.loop.run_for(10)
+    node.client().produce("events", one_batch("b"), index=0)
+    marks = {key: row.high_watermark for key, row in rows(client.wait()).items()}
+    assert marks == {("events", 0): 1, ("events", 3): 0}
+    client.send_fetch([("events", 0, 1)], session_epoch=3, **going_on)
+    assert rows(client.wait()) == {}, "it is told once"
+
+
 def test_sessions_that_are_not_there_or_not_in_step_are_refused(node: SimNode) -> None:
     client = filled(node)
     client.send_fetch([], session_id=12345, session_epoch=1)

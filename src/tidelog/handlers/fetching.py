@@ -39,6 +39,7 @@ class Fetching:
         "_fetch",
         "_follower",
         "_is_woken",
+        "_news",
         "_node",
         "_request",
         "_session",
@@ -58,6 +59,8 @@ class Fetching:
         )
         self._is_woken = False
         self._timer: Timer | None = None
+        self._news: dict[Position, None] = {}
+        """Where a consumer that waits does not know yet how things stand."""
         self._cold: list[tuple[Cold, Partition]] | None = None
         """What lookups in closed segments would have to wait for."""
         self._warmed = _NOTHING_WARMED
@@ -106,16 +109,20 @@ class Fetching:
     # -- waiting
 
     def _park(self, found: list[Found]) -> None:
-        """A follower is told of a high watermark with the next answer, be it empty (R2)."""
+        """Of a high watermark everybody is told with the next answer, be it empty (R2): a follower
+        of what it is then, for which it is looked at again."""
         session = self._session
         session.parked = self
         for position in session.ready:
             if position.partition is not None:
                 self._wait_for(position.partition, position)
-        if self._follower != NO_FOLLOWER and not session.is_full:
-            for here in found:
-                if is_news(here):
-                    here.position.note()
+        if session.is_full:
+            return
+        for here in found:
+            if is_news(here) and self._follower != NO_FOLLOWER:
+                here.position.note()
+            elif is_news(here):
+                self._news[here.position] = None
 
     def _wait_for(self, partition: Awaited, position: Position) -> None:
         if self._follower == NO_FOLLOWER:
@@ -331,7 +338,7 @@ class Fetching:
         if session.is_full:
             found = self._all_of(found)
         else:
-            found = [here for here in found if is_news(here)]
+            found = [*filter(is_news, found), *self._news_before(found)]
         for here in found:
             here.position.told_high_watermark = here.high_watermark
             here.position.told_log_start = here.log_start_offset
@@ -356,6 +363,14 @@ class Fetching:
             partition.readers[self._follower] = self._request.connection
             place = (partition.topic_id, partition.index)
             self._node.leader_throttle.sent(*place, self._follower, size)
+
+    def _news_before(self, found: list[Found]) -> list[Found]:
+        """What was found while there was not enough to answer with, as it is now."""
+        if not self._news:
+            return []
+        known = {here.position for here in found}
+        news = [self._standing(position) for position in self._news if position not in known]
+        return [here for here in news if is_news(here)]
 
     def _all_of(self, found: list[Found]) -> list[Found]:
         """What was found, and for the rest where it stands; in the order they were asked for."""

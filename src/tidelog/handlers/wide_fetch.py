@@ -120,7 +120,8 @@ class WideFetching(Fetching):
     def _finishing(self, found: list[Found]) -> Sliced:
         session = self._session
         by_position = {here.position: here for here in found}
-        positions = list(session.positions.values() if session.is_full else by_position)
+        told = session.positions.values() if session.is_full else [*by_position, *self._news]
+        positions = list(dict.fromkeys(told))
         rows: list[Found] = []
         cold: list[Found] = []
         for at in range(0, len(positions), STEP_ROWS):
