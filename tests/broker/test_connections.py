@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.brokers import API_VERSIONS, FETCH, METADATA, SimNode, one_batch
+from support.brokers import API_VERSIONS, FETCH, METADATA, PRODUCE, SimNode, one_batch
 from tidelog.handlers.share import IN_FLIGHT_MAX
 from tidelog.handlers.table import APIS
 from tidelog.slices import SLICE_STEPS, Sliced
@@ -266,6 +266,26 @@ def test_a_stop_answers_what_was_held_and_waits_no_longer(seed: int) -> None:
     assert len(client.answers) == 2 + answered + held
     assert client.closed_why == "closed by the peer"
     assert took_ms < 5_000
+
+
+def test_a_stop_waits_for_no_fetch_that_was_held(node: SimNode) -> None:
+    """S8: it would wait for more, and what was sent behind it is answered too."""
+    client = node.client()
+    client.create("events", partitions=2)
+    client.produce("events", one_batch("x" * 90_000))
+    connection = list(node.broker.doors.connections)[-1]
+    for _ in range(8):
+        client.send_fetch([("events", 0, 0)])
+    client.send_fetch([("events", 0, 1)], max_wait=600_000)
+    client.send_produce("events", one_batch("behind"), index=1)
+    produce = PRODUCE.to_bytes(2, "big")
+    client.until(lambda: any(held.startswith(produce) for held in connection._held))
+    began_ms = node.clock.monotonic_ms()
+    node.stop()
+    assert node.clock.monotonic_ms() - began_ms < 5_000
+    node.loop.run_for(1_000)
+    assert len(client.answers) == 12
+    assert client.answers[-1].responses[0].partition_responses[0].base_offset == 0
 
 
 def test_nobody_is_let_in_while_the_broker_stops(node: SimNode) -> None:

@@ -315,6 +315,8 @@ class ClientConnection:
         held = self._held
         while held and self._share.room > 0 and not self._is_crowded() and not self._is_closed:
             self._serve(memoryview(held.popleft()))
+            if self._is_finishing:
+                self._interrupt()
         self._is_catching_up = False
         self._share.end()
         if held:
