@@ -22,7 +22,8 @@ REQUEST_BYTES_MAX: Final = 16 * 1024
 CONNECTIONS_MAX: Final = 20
 IDLE_MS_MAX: Final = 300_000
 ROWS_BETWEEN: Final = 50
-"""Lines of the page that are made before others may come in between."""
+"""Lines of the page that are made, or topics that are looked at for them, before others may come
+in between."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[dict[str, str], float]
@@ -44,10 +45,8 @@ def _replication(broker: Broker) -> Iterator[Iterator[str]]:
     partitions = [
         (topic.name, info) for topic in image.topics.values() for info in topic.partitions
     ]
-    minimum = {
-        name: effective_topic_settings(image, broker.settings, name).whole("min.insync.replicas")
-        for name in image.topics
-    }
+    minimum: dict[str, int] = dict.fromkeys(image.topics, 1)
+    yield _learning(broker, minimum)
 
     def count(is_counted: Callable[[str, PartitionInfo], bool]) -> list[Sample]:
         return [({}, sum(is_counted(name, info) for name, info in partitions))]
@@ -79,6 +78,16 @@ def _replication(broker: Broker) -> Iterator[Iterator[str]]:
     yield _gauge(
         "active_controller", "1 if this broker is the controller.", [({}, int(is_controller))]
     )
+
+
+def _learning(broker: Broker, minimum: dict[str, int]) -> Iterator[str]:
+    """Finds out `min.insync.replicas` of each topic: with all of its settings, which takes as long
+    as many lines do. Others may come in between, as they may between lines."""
+    image = broker.metadata.image
+    for name in minimum:
+        settings = effective_topic_settings(image, broker.settings, name)
+        minimum[name] = settings.whole("min.insync.replicas")
+        yield ""
 
 
 def _traffic(broker: Broker) -> Iterator[Iterator[str]]:

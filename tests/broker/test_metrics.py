@@ -1,10 +1,22 @@
 """The page for Prometheus, on virtual time: what it counts, and whom it lets in (O3)."""
 
 import weakref
+from typing import Any
+
+import pytest
 
 from support.brokers import SimNode, one_batch
+from tidelog import metrics
 from tidelog.base.ports import Connection, Receiver
-from tidelog.metrics import CONNECTIONS_MAX, IDLE_MS_MAX, MetricsPage, MetricsPages, lines
+from tidelog.cluster.effective import effective_topic_settings
+from tidelog.metrics import (
+    CONNECTIONS_MAX,
+    IDLE_MS_MAX,
+    ROWS_BETWEEN,
+    MetricsPage,
+    MetricsPages,
+    lines,
+)
 
 PORT = 9_999
 GET = b"GET /metrics HTTP/1.1\r\n\r\n"
@@ -92,6 +104,29 @@ def test_a_long_page_is_made_while_others_are_served() -> None:
     asking.seen = b""
     asking.link.send(GET)
     assert node.loop.run_until(lambda: asking.is_answered), "the connection goes on"
+
+
+def test_the_settings_of_many_topics_are_looked_at_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """O3: a page of thousands of topics holds nobody up before its first line."""
+    node = SimNode()
+    client = node.client()
+    for number in range(20):
+        client.create(f"events-{number}", min_insync_replicas=1 + number % 2)
+    looked_at: list[str] = []
+
+    def note(image: Any, settings: Any, topic: str) -> Any:
+        looked_at.append(topic)
+        return effective_topic_settings(image, settings, topic)
+
+    monkeypatch.setattr(metrics, "effective_topic_settings", note)
+    page = lines(node.broker)
+    for _ in range(10):
+        next(page)
+    assert len(looked_at) <= 10 < ROWS_BETWEEN
+    assert "tidelog_under_min_isr_partitions 0\n" in "".join(page)
+    assert len(looked_at) == 20
 
 
 def test_a_few_may_ask_and_those_that_do_not_are_sent_away() -> None:
