@@ -86,6 +86,21 @@ def test_a_producer_that_goes_on_is_refused_once_another_has_taken_over(
     assert stage.begin(Producer(77, 0)) == "producer_fenced"
 
 
+def test_a4_a_producer_that_was_replaced_touches_no_open_transaction_of_the_next(
+    stage: TransactionStage,
+) -> None:
+    """It wakes up, names itself to go on, and must not shut out whoever has taken its place."""
+    zombie = stage.began()
+    producer = stage.began()
+    stage.add(producer, A)
+    assert stage.begin(zombie) == "producer_fenced"
+    assert stage.status == "Ongoing"
+    assert stage.add(producer, B) == "none"
+    assert stage.end(producer) == producer
+    (ending,) = stage.markers.endings
+    assert (ending.is_commit, ending.partitions) == (True, (A, B))
+
+
 def test_a_producer_that_nobody_knows_any_more_gets_a_new_id(stage: TransactionStage) -> None:
     assert stage.begin(Producer(5, 3)) == Producer(1001, 0)
 

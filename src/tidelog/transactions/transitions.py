@@ -26,8 +26,13 @@ from tidelog.transactions.state import (
 
 def check_expected(transaction: Transaction, expected: Producer | None) -> None:
     """A producer that names itself goes on only if nobody has taken its place: it has the id, or
-    had the one before it until its epochs were used up."""
-    if expected is None or expected.producer_id == transaction.producer_id:
+    had the one before it until its epochs were used up. What is open is its own, or not for it to
+    abort: that would shut out whoever has taken its place."""
+    if expected is None or expected == transaction.producer:
+        return
+    if transaction.status is Status.Ongoing:
+        raise _fenced(transaction, expected)
+    if expected.producer_id == transaction.producer_id:
         return
     is_rotated = expected.producer_id == transaction.previous_producer_id
     if not (is_rotated and expected.epoch >= EPOCH_MAX - 1):
