@@ -179,6 +179,41 @@ def test_an_offset_that_a_transaction_may_replace_is_held_back(node: GroupNode) 
     assert found(fetch(node, 9, "stable", asked(node, 0), require_stable=True))[0][1] == 50
 
 
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+def test_a4_who_asks_for_everything_is_told_of_what_a_transaction_may_commit_for_the_first_time(
+    node: GroupNode, version: int
+) -> None:
+    """One that was told of nothing there would read from the beginning, also what is read."""
+    name = f"first in {version}"
+    shard = node.coordinators.groups.find(name)
+    topic_id = asked(node)[0]["topic_id"]
+    shard.committing.commit(
+        Identity(name, ""), [Commit("orders", topic_id, 1, 6)], lambda _: None, version=9
+    )
+    first = [Commit("orders", topic_id, 0, 50)]
+    shard.committing.commit_in_transaction(Identity(name, ""), first, lambda _: None, (9, 0))
+    kept = (1, 6, "", ErrorCode.none)
+    assert found(fetch(node, version, name, None)) == [kept]
+    unstable = (0, -1, "", ErrorCode.unstable_offset_commit)
+    shown = fetch(node, version, name, None, require_stable=True)
+    assert sorted(found(shown)) == [unstable, kept]
+    shard.replay_marker(9, 0, is_commit=True)
+    shown = fetch(node, version, name, None, require_stable=True)
+    assert sorted(found(shown)) == [(0, 50, "", ErrorCode.none), kept]
+
+
+def test_a4_a_group_whose_first_offsets_are_in_a_transaction_is_not_said_to_have_none(
+    node: GroupNode,
+) -> None:
+    shard = node.coordinators.groups.find("only")
+    first = [Commit("orders", asked(node)[0]["topic_id"], 0, 50)]
+    shard.committing.commit_in_transaction(Identity("only", ""), first, lambda _: None, (9, 0))
+    shown = fetch(node, 9, "only", None, require_stable=True)
+    assert found(shown) == [(0, -1, "", ErrorCode.unstable_offset_commit)]
+    shard.replay_marker(9, 0, is_commit=False)
+    assert fetch(node, 9, "only", None, require_stable=True).topics == ()
+
+
 def test_no_text_is_empty_text(node: GroupNode) -> None:
     topics = [{"name": "orders", "partitions": [commit_row(0, 5, None)]}]
     assert codes(node.commit(9, "silent", topics=topics)) == [ErrorCode.none]

@@ -54,6 +54,13 @@ class Offsets:
     def is_in_transaction(self, group_id: str) -> bool:
         return group_id in self._open
 
+    def pending_of_group(self, group_id: str) -> Mapping[str, list[int]]:
+        """By topic: the partitions for which open transactions hold offsets."""
+        topics: dict[str, list[int]] = {}
+        for key in self._pending_keys(group_id):
+            topics.setdefault(key.topic, []).append(key.partition)
+        return topics
+
     def topics(self) -> list[str]:
         return list(self._groups_by_topic)
 

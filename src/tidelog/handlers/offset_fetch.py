@@ -106,15 +106,18 @@ def _asked(
 def _all(
     node: Node, request: Request, shard: GroupShard, group_id: str, topics: Rows
 ) -> Generator[None, None, None]:
-    """Of topics that are asked for by id those are left out that there are no more."""
+    """Of topics that are asked for by id those are left out that there are no more. Who asks for
+    what is stable is told also where a first offset may be about to be committed."""
     path = ("topics",) if request.version < _MANY_GROUPS_FROM else ("groups", "topics")
-    for name in list(shard.offsets.of_group(group_id)):
+    pending = shard.offsets.pending_of_group(group_id) if _is_stable(request) else {}
+    for name in dict.fromkeys([*shard.offsets.of_group(group_id), *pending]):
         known = node.metadata.image.topics.get(name)
         topic_id = NO_TOPIC_ID if known is None else known.topic_id
         if known is None and request.version >= _BY_ID_FROM:
             continue
         partitions = Rows(request, *path, "partitions")
-        for index in list(shard.offsets.of_group(group_id).get(name, ())):
+        committed = shard.offsets.of_group(group_id).get(name, ())
+        for index in dict.fromkeys([*committed, *pending.get(name, ())]):
             key = OffsetKey(group_id, name, index)
             found = shard.committing.look_up(key, topic_id, is_stable=_is_stable(request))
             if found is not None:
