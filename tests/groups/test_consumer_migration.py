@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.consumer_stage import Consumer, consumer_stage, find, owners, settle
+from support.consumer_stage import Consumer, add_topic, consumer_stage, find, owners, settle
 from support.group_stage import Member, Stage, leave
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.groups.consumer_protocol import (
@@ -323,6 +323,26 @@ def test_classic_members_that_say_nothing_or_do_not_join_again_are_gone() -> Non
     assert b.heartbeat() is ErrorCode.unknown_member_id, "it was told to join, and did not"
     settle(new)
     assert owners(new) == ALL
+
+
+def test_a5_classic_members_among_themselves_get_partitions_that_are_added() -> None:
+    """A group that does not become classic again has nobody left who assigns; theirs are the only
+    signs of life from which the broker can see that there is more to read."""
+    stage = consumer_stage(group_consumer_migration_policy="upgrade")
+    a, b = classic_group(stage, "a", "b")
+    Consumer(stage, "new").join().leave()
+    for _ in range(2):
+        for member in (a, b):
+            rejoin(member, partitions(member))
+    assert [member.heartbeat() for member in (a, b)] == [ErrorCode.none] * 2
+    add_topic(stage, "other", 3)
+    assert [member.heartbeat() for member in (a, b)] == [ErrorCode.none] * 2
+    add_topic(stage, "orders", 8)
+    assert [member.heartbeat() for member in (a, b)] == [ErrorCode.rebalance_in_progress] * 2
+    for member in (a, b):
+        rejoin(member, partitions(member))
+    assert sorted(partitions(a) + partitions(b)) == [*ALL, ("orders", 6), ("orders", 7)]
+    assert [member.heartbeat() for member in (a, b)] == [ErrorCode.none] * 2
 
 
 def test_v15_a_classic_member_of_another_epoch_is_refused() -> None:

@@ -150,10 +150,20 @@ class ClassicGuests:
         except KafkaError as error:
             return error.code
         self._departures.watch(group.group_id, member)
+        self._follow_topics(group)
         if member.epoch == group.epoch and not self._is_to_join(group, member):
             return ErrorCode.none
         self._await_join(group, member)
         return ErrorCode.rebalance_in_progress
+
+    def _follow_topics(self, group: ConsumerGroup) -> None:
+        """There may be no member of the newer protocol whose heartbeat would do it."""
+        if group.is_stale:
+            change = self._context.change(group)
+            change.follow_topics(has_changed=False)
+            if change.epoch > change.target_epoch:
+                change.assign(self._context.assignors())
+            self._context.write(group.group_id, change.entries, _another_time)
 
     def _is_to_join(self, group: ConsumerGroup, member: Member) -> bool:
         """Whether it has to give up partitions, or what it waits for has become free."""
@@ -194,6 +204,10 @@ class ClassicGuests:
             self._departures.dismiss(group, list(gone), finished)
         else:
             finished(None)
+
+
+def _another_time(_error: KafkaError | None) -> None:
+    """Topics that could not be followed are looked at again with the next heartbeat."""
 
 
 def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
