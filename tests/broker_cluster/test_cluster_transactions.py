@@ -11,6 +11,8 @@ from support.sim_cluster import SimCluster
 from support.transactional import (
     END_TXN,
     FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
     TxnProducer,
     last_stable_offset,
     read_committed,
@@ -219,6 +221,23 @@ def test_a_topic_that_the_coordinator_has_not_heard_of_holds_up_no_other() -> No
     )
     codes = {row.name: row.partition_responses[0].error_code.name for row in answer.responses}
     assert codes == {"new": "unknown_topic_or_partition", OUT: "none"}
+
+
+def test_a_coordinator_that_cannot_tell_what_is_open_does_not_say_that_nothing_is() -> None:
+    """Whoever looks for transactions that keep readers waiting comes again then."""
+    cluster = Cluster()
+    assert cluster.producer("open").write(OUT, "a") == "none"
+    coordinator = cluster.coordinator_id
+    client = cluster.coordinator("open")
+    listed = client.ask(LIST_TRANSACTIONS, 2)
+    assert [row.transactional_id for row in listed.transaction_states] == ["open"]
+    for other in {1, 2, 3} - {coordinator}:
+        cluster.sim.cut(coordinator, other)
+    begin = {"transactional_id": "late", "transaction_timeout": 60_000}
+    cluster.sim.client(coordinator).send(INIT_PRODUCER_ID, 4, **begin)
+    cluster.run_for(10)
+    listed = client.ask(LIST_TRANSACTIONS, 2)
+    assert listed.error_code.name == "coordinator_not_available"
 
 
 def test_a_marker_finds_the_new_leader_of_its_partition() -> None:

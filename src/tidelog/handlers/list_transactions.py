@@ -41,7 +41,10 @@ def _answering(node: Node, request: Request) -> Answering:
         return {**answer, "error_code": error.code}
     for shard in coordinator.shards():
         found: list[Transaction] = []
-        yield partial(_select, shard, _wanted(body), found)
+        refusals: list[ErrorCode] = []
+        yield partial(_select, shard, _wanted(body), found, refusals)
+        if refusals:
+            return {**answer, "transaction_states": (), "error_code": refusals[0]}
         names = [transaction.transactional_id for transaction in found]
         shown = frozenset(matching(pattern, names) if pattern else names)
         for transaction in found:
@@ -52,13 +55,20 @@ def _answering(node: Node, request: Request) -> Answering:
 
 
 def _select(
-    shard: TransactionShard, wanted: Wanted, found: list[Transaction], then: Callable[[], None]
+    shard: TransactionShard,
+    wanted: Wanted,
+    found: list[Transaction],
+    refusals: list[ErrorCode],
+    then: Callable[[], None],
 ) -> None:
-    """A shard that is led elsewhere by now has nothing to say: its new leader does."""
+    """A shard that is led elsewhere by now has nothing to say: its new leader does. One that cannot
+    tell now must not pass for one that has nothing."""
 
     def selected(result: list[Transaction] | KafkaError) -> None:
         if not isinstance(result, KafkaError):
             found.extend(result)
+        elif result.code is not ErrorCode.not_coordinator:
+            refusals.append(result.code)
         then()
 
     shard.select(wanted, selected)
