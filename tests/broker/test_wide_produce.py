@@ -1,6 +1,7 @@
 """Produce requests of very many partitions: served in slices, in their order, and none of what is
 promised changes; and requests that name a partition twice (A1, R5, rule B3)."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from tidelog.handlers.wide_produce import ROWS_MAX, STEP_ROWS
 from tidelog.slices import SLICE_STEPS
 from tidelog.wire import codec
 from tidelog.wire.header import read_request_header
+from tidelog.wire.produce import ProduceRequest
 
 WIDE = ROWS_MAX + 5 * SLICE_STEPS * STEP_ROWS
 """Many slices, also where the clock stands still."""
@@ -209,6 +211,22 @@ def test_acks_all_waits_for_the_followers_of_every_partition(rows: int) -> None:
     late = ("events", 0, "request_timed_out", -1)
     assert (found[0], found[-1]) == (late, late)
     cluster.network.mend()
+
+
+@pytest.mark.parametrize("rows", [1, WIDE])
+def test_what_was_sent_is_not_kept_for_longer_than_it_is_waited_for(rows: int) -> None:
+    """A1: whoever was told that it takes too long sends it again, and again, however long the
+    replicas in sync are away."""
+    cluster = SimCluster()
+    cluster.create("events", replicas=[[1, 2, 3]])
+    cluster.wait_caught_up("events")
+    cluster.cut(1, 3, one_way=True)
+    client = cluster.client(1)
+    row = ("events", 0, one_batch("a"))
+    client.send(PRODUCE, 9, **production([row, *nowhere(rows), row], acks=-1))
+    assert results(client.wait())[0] == ("events", 0, "request_timed_out", -1)
+    gc.collect()
+    assert not [found for found in gc.get_objects() if isinstance(found, ProduceRequest)]
 
 
 def test_what_was_too_late_stays_so_however_it_ends_while_the_answer_is_made(

@@ -146,6 +146,8 @@ class Producing:
             self._timer.cancel()
             self._timer = None
         self._answer()
+        # Partitions know this until what it waited for is committed. What was sent is not kept.
+        del self._request
 
     def _answer(self) -> None:
         self._request.answer(self._results)
