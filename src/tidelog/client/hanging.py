@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.base.errors import ErrorCode, KafkaError
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import TRANSACTION_STATE, TopicPartition
 from tidelog.client.client import Client
+from tidelog.client.cluster import NO_LEADER
 from tidelog.client.transactions import (
     ActiveProducer,
     Transaction,
@@ -40,6 +41,12 @@ def find_hanging(client: Client, search: Search) -> dict[TopicPartition, list[Ac
         ]
         if old:
             found[one] = old
+    missing = _leaderless(client) if found else []
+    if missing:
+        raise KafkaError(
+            ErrorCode.coordinator_not_available,
+            f"nobody leads {missing[0]}: transactions of which it may know are not said to hang",
+        )
     known = known_transactions(client, found)
     return {
         one: hanging
@@ -75,3 +82,14 @@ def _by_producer(described: Iterable[Transaction | KafkaError]) -> dict[int, Tra
         elif one.code is not ErrorCode.transactional_id_not_found:
             raise one
     return found
+
+
+def _leaderless(client: Client) -> list[TopicPartition]:
+    """Of the partitions that transactions are kept in those that nobody leads: what was decided
+    there will be carried out when somebody does, and until then nobody can say that it was."""
+    topic = client.cluster([TRANSACTION_STATE]).topics.get(TRANSACTION_STATE)
+    return [
+        TopicPartition(TRANSACTION_STATE, partition.index)
+        for partition in (() if topic is None else topic.partitions)
+        if partition.leader == NO_LEADER
+    ]
