@@ -106,3 +106,20 @@ def test_what_was_aborted_is_known_of_a_segment_that_was_replaced(
         Path(second.folder, file_name(base, LOG)).write_bytes(b"")
     report = Audit(spark, subject).run()
     assert report.is_clean, report.findings
+
+
+def test_what_has_a_newer_value_by_now_need_not_be_there(spark: Any, tmp_path: Path) -> None:
+    """R6: more was written after it was asked how far all is committed, and one replica was cleaned
+    up to there before its files were listed: also of the last that had been committed by then."""
+    full = [
+        Stored(offset=0, values=[(b"a", b"1"), (b"b", b"1")]),
+        Stored(offset=2, values=[(b"c", b"1")]),
+        Stored(offset=3, values=[(b"a", b"2"), (b"c", b"2")]),
+    ]
+    cleaned = [Stored(offset=1, values=[(b"b", b"1")]), full[2]]
+    report = Audit(spark, compacted(tmp_path, full, cleaned, watermark=3)).run()
+    assert report.is_clean, report.findings
+    lost = [Stored(offset=0, values=[(b"a", b"1")]), full[2]]
+    report = Audit(spark, compacted(tmp_path / "lost", full, lost, watermark=3)).run()
+    assert report.counts == {"last value differs": 1}
+    assert (report.findings[0].offset, report.findings[0].what) == (1, "only brokers 1 have it")

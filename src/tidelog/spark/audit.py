@@ -4,7 +4,8 @@ Every batch of every replica is read and checked. From the highest log start to 
 watermark all replicas must hold the same batches, byte for byte, without a gap; compacted ones
 the same last value of every key, and the same record at every offset that two of them hold (R6).
 No producer's batch may be there twice. With a ledger, what a producer noted as acknowledged must
-be there too, unchanged. What retention removes meanwhile is not missed.
+be there too, unchanged. What retention removes meanwhile is not missed, nor what a cleaner removes
+because something newer has come.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,10 +84,10 @@ class Audit:
         sound = counted.where("problem is null")
         self._damage(bounded.where("offset >= start"))
         self._damage(counted)
-        self._totals(good, extents)
+        self._totals(good, extents, batches)
         self._repeats(good)
         if self._subject.is_compacted:
-            self._compare_keys(sound, bounds)
+            self._compare_keys(sound, bounds, _renewed(records, bounds))
         else:
             self._compare_batches(good, bounds)
         if self._ledger is not None:
@@ -143,7 +144,7 @@ class Audit:
         wrong = rows.where("problem is not null")
         note_rows(self._report, "damage", wrong, lambda row: f"broker {row.broker}: {row.problem}")
 
-    def _totals(self, good: "DataFrame", extents: list[Extent]) -> None:
+    def _totals(self, good: "DataFrame", extents: list[Extent], batches: "DataFrame") -> None:
         """What there is of each replica, and whether it is all there should be."""
         found = {
             (row.partition, row.broker): row
@@ -162,7 +163,8 @@ class Audit:
             self._audited([extent for extent in extents if extent.partition == partition], found)
         for extent in extents:
             if extent.is_in_sync and extent.start < extent.end:
-                self._check_extent(extent, found.get((extent.partition, extent.broker)), good)
+                row = found.get((extent.partition, extent.broker))
+                self._check_extent(extent, row, good, batches)
 
     def _audited(self, extents: list[Extent], found: Mapping[tuple[int, str], Any]) -> None:
         """Notes what there is of a partition; all its replicas have the same bounds."""
@@ -182,10 +184,12 @@ class Audit:
             )
         )
 
-    def _check_extent(self, extent: Extent, row: Any, good: "DataFrame") -> None:
+    def _check_extent(
+        self, extent: Extent, row: Any, good: "DataFrame", batches: "DataFrame"
+    ) -> None:
         """`row` is what there is of the replica, None if there is nothing."""
         last = extent.start if row is None else row.last
-        if last < extent.end:
+        if last < extent.end and not self._goes_on(extent, batches):
             what = f"ends here, below the high watermark {extent.end}"
             self._note("behind", extent, last, what)
         if row is None or self._subject.is_compacted:
@@ -197,6 +201,15 @@ class Audit:
                 (sql.col("partition") == extent.partition) & (sql.col("broker") == extent.broker)
             )
             self._locate(replica)
+
+    def _goes_on(self, extent: Extent, batches: "DataFrame") -> bool:
+        """Whether it has something further on: then a cleaner has removed what was last."""
+        further = batches.where("problem is null").where(
+            (sql.col("partition") == extent.partition)
+            & (sql.col("broker") == extent.broker)
+            & (sql.col("offset") >= extent.end)
+        )
+        return self._subject.is_compacted and bool(further.limit(1).collect())
 
     def _locate(self, replica: "DataFrame") -> None:
         """Where a replica's batches do not follow one another."""
@@ -243,7 +256,9 @@ class Audit:
         )
         note_rows(self._report, "replicas differ", _differing(compared, bounds), _difference)
 
-    def _compare_keys(self, records: "DataFrame", bounds: "DataFrame") -> None:
+    def _compare_keys(
+        self, records: "DataFrame", bounds: "DataFrame", renewed: "DataFrame"
+    ) -> None:
         at_one_offset = (
             records.groupBy("partition", "offset")
             .agg(
@@ -271,7 +286,8 @@ class Audit:
                 sql.max("last.offset").alias("offset"),
             )
         )
-        note_rows(self._report, "last value differs", _differing(compared, bounds), _difference)
+        differing = _differing(compared, bounds).join(renewed, ["partition", "key"], "left_anti")
+        note_rows(self._report, "last value differs", differing, _difference)
 
     def _note(self, kind: str, extent: Extent, offset: int, what: str) -> None:
         what = f"broker {extent.broker}: {what}"
@@ -284,6 +300,14 @@ def _within(rows: "DataFrame", bounds: "DataFrame") -> "DataFrame":
     """What is committed, of replicas in sync."""
     joined = rows.join(sql.broadcast(bounds), ["partition", "broker"])
     return joined.where("is_in_sync and offset < end")
+
+
+def _renewed(records: "DataFrame", bounds: "DataFrame") -> "DataFrame":
+    """Keys that got another value after it was asked up to where all is committed: what they had
+    before, replicas that were cleaned since do not have any more."""
+    joined = records.join(sql.broadcast(bounds), ["partition", "broker"])
+    newer = joined.where("is_in_sync and offset >= end and problem is null and not is_aborted")
+    return newer.select("partition", "key").distinct()
 
 
 def _differing(compared: "DataFrame", bounds: "DataFrame") -> "DataFrame":
