@@ -10,17 +10,20 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from support import scripted_brokers
 from support.new_topics import NewTopicMaker
 from support.servers import Server, new_server
 from support.stored_replicas import TOPIC, Stored, history, write_replica
-from tidelog.base.errors import BadValue
+from tidelog.base.errors import BadValue, ErrorCode
 from tidelog.cli.audit import examine, show
 from tidelog.cli.main import app
+from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.log.files import LOG, file_name
 from tidelog.spark.audit_report import Audited, Finding, Ledger, Report
@@ -68,6 +71,44 @@ def test_a_cluster_says_what_there_is_to_audit(log_server: Server, topic: str) -
 
 def test_a_compacted_topic_is_known_as_one(log_server: Server, new_topic: NewTopicMaker) -> None:
     assert asked(log_server, new_topic(1, cleanup_policy="compact,delete")).is_compacted
+
+
+def test_a_replica_that_falls_out_meanwhile_need_not_have_what_was_committed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: it has what was committed while it was in sync, and no more; when this was asked must
+    not depend on how long brokers take to say where their files are."""
+    in_sync = [1, 2]
+    rows = [{"partition_index": 0, "partition_size": 0, "offset_lag": 0, "is_future_key": False}]
+
+    def answer(number: int, key: int, _body: Any) -> dict[str, Any]:
+        if key == apis.LIST_OFFSETS.key:
+            row = {"partition_index": 0, "offset": 10 if 2 in in_sync else 20}
+            row |= {"error_code": ErrorCode.none, "timestamp": -1, "leader_epoch": 0}
+            return {"topics": [{"name": TOPIC, "partitions": [row]}]}
+        if key == apis.DESCRIBE_LOG_DIRS.key:
+            partition["isr_nodes"] = in_sync[:] = [1]
+            result = {"error_code": ErrorCode.none, "log_dir": str(tmp_path / f"{number}")}
+            return {"results": [{**result, "topics": [{"name": TOPIC, "partitions": rows}]}]}
+        resource = {"error_code": ErrorCode.none, "error_message": None, "resource_type": 2}
+        return {"results": [{**resource, "resource_name": TOPIC, "configs": []}]}
+
+    for api, version in ((apis.DESCRIBE_LOG_DIRS, 1), (apis.DESCRIBE_CONFIGS, 1)):
+        monkeypatch.setitem(scripted_brokers._SERVED_MAX, api.key, version)
+    for number in in_sync:
+        (tmp_path / f"{number}" / f"{TOPIC}-0").mkdir(parents=True)
+    partition: dict[str, Any] = {"error_code": ErrorCode.none, "partition_index": 0}
+    partition |= {"leader_id": 1, "leader_epoch": 0, "replica_nodes": [1, 2]}
+    partition |= {"isr_nodes": [1, 2], "offline_replicas": []}
+    topic = {"error_code": ErrorCode.none, "name": TOPIC, "topic_id": UUID(int=7)}
+    topic |= {"is_internal": False, "partitions": [partition]}
+    with (
+        scripted_brokers.scripted(answer, [topic]) as brokers,
+        Client(brokers.addresses[1]) as client,
+    ):
+        subject = of_cluster(client, TOPIC)
+    assert [one.is_in_sync for one in subject.replicas] == [True, True]
+    assert subject.high_watermarks == {0: 10}
 
 
 def test_files_that_are_not_here_are_named_with_what_to_do(tmp_path: Path) -> None:

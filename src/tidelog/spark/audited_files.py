@@ -94,7 +94,11 @@ class Subject:
 
 def of_cluster(client: Client, topic: str) -> Subject:
     """As the cluster says that it is now; the log dirs must be readable here."""
-    partitions = client.cluster([topic]).topic(topic).partitions
+    # Before it is asked who is in sync: all of those have what was committed by then.
+    asked = {one.index: LATEST for one in client.cluster([topic]).topic(topic).partitions}
+    high_watermarks = list_offsets(client, topic, asked)
+    found = client.cluster([topic]).topic(topic).partitions
+    partitions = [one for one in found if one.index in high_watermarks]
     dirs = _log_dirs(client, topic, {broker for one in partitions for broker in one.replicas})
     missing = [
         f"{topic}-{one.index} on broker {broker}"
@@ -118,7 +122,7 @@ def of_cluster(client: Client, topic: str) -> Subject:
     return Subject(
         topic=topic,
         replicas=_readable(replicas),
-        high_watermarks=list_offsets(client, topic, {one.index: LATEST for one in partitions}),
+        high_watermarks=high_watermarks,
         is_compacted=_is_compacted(client, topic),
     )
 
