@@ -77,6 +77,8 @@ def test_a_project_reads_what_is_committed(tmp_path: Path, name: str) -> None:
         ("a b", "orders", "a name has letters"),
         ("shop", "no/slash", "topic no/slash"),
         ("taken", "orders", "is there already"),
+        ("my projects/shop", "orders", "Spark takes no folder with ' ' in its path"),
+        ("100%/shop", "orders", "Spark takes no folder with '%' in its path"),
     ],
 )
 def test_what_cannot_be_made_is_refused_by_name(

@@ -15,6 +15,9 @@ BOOTSTRAP: Final = "pipeline.bootstrap"
 _SUFFIX: Final = ".template"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FILE: Final = "file://"
+_NO_PATH: Final = re.compile(r"""[\x00-\x20"#$%'*;<>?\[\\\]^`{|}]""")
+"""What Spark encodes in a path, so that its checkpoints are in another folder; and what ends
+something where the path stands in a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +45,13 @@ def make_project(folder: Path, *, topic: str, bootstrap: str) -> list[Path]:
         )
     if not is_legal_topic(topic) or "$" in topic:
         raise BadValue(f"topic {topic}: a name has letters, digits, ., _ and -")
+    place = folder.absolute()
+    unfit = _NO_PATH.search(str(place))
+    if unfit:
+        raise BadValue(f"{place}: Spark takes no folder with {unfit[0]!r} in its path")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadValue(f"{folder}: is there already; choose another name")
     template = Path(__file__).with_name("pipeline_template")
-    place = folder.absolute()
     values = {"name": folder.name, "topic": topic, "bootstrap": bootstrap, "folder": str(place)}
     made = []
     for source in sorted(template.rglob(f"*{_SUFFIX}")):
