@@ -100,6 +100,21 @@ def test_a_folder_without_a_project_is_told_how_to_get_one(tmp_path: Path) -> No
         find_project(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"name: \xff", "is not YAML"),
+        (b"name: shop\nconfiguration: [1]", "configuration must have names and values"),
+        (b"name: shop\nconfiguration: 1", "configuration must have names and values"),
+    ],
+)
+def test_a_spec_that_is_none_is_told_in_a_line(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "spark-pipeline.yml").write_bytes(content)
+    result = CliRunner().invoke(app, ["pipeline", "run", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"tidelog: {tmp_path / 'spark-pipeline.yml'}: {why}" in result.output
+
+
 def test_master_and_remote_exclude_one_another(tmp_path: Path) -> None:
     asked = ["pipeline", "run", str(tmp_path), "--master", "local", "--remote", "sc://x:1"]
     result = CliRunner().invoke(app, asked)

@@ -78,12 +78,14 @@ def read_project(spec: Path) -> Project:
 
     try:
         content: Any = yaml.safe_load(spec.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadValue(f"{spec}: is not YAML: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
         raise BadValue(f"{spec}: must have a name")
     storage = str(content.get("storage", ""))
     configuration = content.get("configuration") or {}
+    if not isinstance(configuration, dict):
+        raise BadValue(f"{spec}: configuration must have names and values")
     return Project(
         spec=spec.absolute(),
         name=content["name"],
