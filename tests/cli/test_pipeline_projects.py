@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from support.new_topics import NewTopicMaker
 from support.servers import Server
 from support.topic_rows import by_confluent
 from tidelog.base.errors import BadValue
@@ -113,6 +114,20 @@ def test_a_spec_that_is_none_is_told_in_a_line(tmp_path: Path, content: bytes, w
     result = CliRunner().invoke(app, ["pipeline", "run", str(tmp_path)])
     assert result.exit_code == 1
     assert f"tidelog: {tmp_path / 'spark-pipeline.yml'}: {why}" in result.output
+
+
+def test_records_that_were_not_written_are_not_said_to_be(
+    shared_server: Server, tmp_path: Path
+) -> None:
+    """P5: here, as the topic takes none so large; or there is none, and nobody makes it."""
+    name = "small.orders"
+    NewTopicMaker(shared_server.address).again(name, max_message_bytes="1")
+    make_project(tmp_path / "shop", topic=name, bootstrap=shared_server.address)
+    done = subprocess.run(
+        [sys.executable, "produce.py", "5"], cwd=tmp_path / "shop", capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "5 of 5 records were not written to small.orders" in done.stderr
 
 
 def test_master_and_remote_exclude_one_another(tmp_path: Path) -> None:
