@@ -194,6 +194,17 @@ def test_checkpoints_of_other_sources_are_passed_over(tmp_path: Path) -> None:
     assert read_positions(tmp_path) == {"both": {TopicPartition("t", 0): 7}}
 
 
+def test_of_a_flow_that_was_begun_anew_the_last_checkpoint_counts(tmp_path: Path) -> None:
+    """P5: after `--full-refresh` the former one stays where it is, and would seem more and more
+    behind; flows have a folder each, with a number for each time."""
+    for name, end in {"flow/9": 3, "flow/10": 7, "other/0": 5}.items():
+        for kind in ("offsets", "commits"):
+            (tmp_path / name / kind).mkdir(parents=True)
+            (tmp_path / name / kind / "0").write_text("\n".join(["v1", "{}", _offsets("t", end)]))
+    place = TopicPartition("t", 0)
+    assert read_positions(tmp_path) == {"flow/10": {place: 7}, "other/0": {place: 5}}
+
+
 def _offsets(topic: str, *to: int) -> str:
     partitions = {str(index): offset for index, offset in enumerate(to)}
     place = {topic: {"id": None, "partitions": partitions}}
