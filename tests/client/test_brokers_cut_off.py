@@ -121,6 +121,24 @@ def test_a_writer_finds_the_leader(brokers: Brokers, client: Client, believed: i
     assert brokers.asked[-1] == (LEADER, PRODUCE)
 
 
+def test_an_end_is_told_by_the_next_leader_where_the_one_before_has_just_left(
+    brokers: Brokers, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P5: by the time the next broker is asked, the one it named is none of the cluster's."""
+    assert client.cluster(["t"]).topic("t").partitions[0].leader == DEPOSED
+
+    def leave(number: int, _key: int, _body: Any) -> Mapping[str, Any]:
+        assert number == DEPOSED
+        monkeypatch.setattr(scripted_brokers, "BROKERS", (CUT_OFF, LEADER))
+        monkeypatch.setattr(brokers, "believed", LEADER)
+        monkeypatch.setattr(brokers, "_answer", brokers._answer_of)
+        brokers.lose_connections()
+        raise ConnectionError
+
+    monkeypatch.setattr(brokers, "_answer", leave)
+    assert list_offsets(client, "t", {0: LATEST}) == {0: END}
+
+
 def test_a_reader_finds_the_leader(client: Client) -> None:
     with RangeReader(client) as reader:
         assert read_all(reader, whole("t", END)) == [(0, b"a"), (1, b"b")]

@@ -64,7 +64,14 @@ def list_many_offsets(
             if leader == NO_LEADER:
                 errors += [_leaderless(one) for one in group]
                 continue
-            answer = client.ask(apis.LIST_OFFSETS, _values(group, committed_only), leader)
+            try:
+                answer = client.ask(apis.LIST_OFFSETS, _values(group, committed_only), leader)
+            except KafkaError as error:
+                if error.code is not ErrorCode.broker_not_available:
+                    raise
+                # It has left the cluster since it was named: another one will lead.
+                errors.append(error)
+                continue
             _take(answer, found, errors)
             if not errors:
                 errors += [_left_out(one, leader) for one in group if one not in found]
