@@ -109,6 +109,13 @@ def test_an_attempt_that_is_no_number_counts_as_none(spark: SparkSession) -> Non
     assert headers_of(bad.first())["tidelog.dlq.attempt"] == "1"
 
 
+def test_attempts_that_cannot_be_counted_further_stop_no_query(spark: SparkSession) -> None:
+    """A6: anybody can write such a header, and a query would fail at it again and again."""
+    most: Headers = [("tidelog.dlq.attempt", b"2147483647")]
+    _, bad = split(records(spark, b"poison", headers=most), json_value(SCHEMA))
+    assert headers_of(bad.first())["tidelog.dlq.attempt"] == "2147483647"
+
+
 def test_records_that_were_read_without_headers_have_none_to_keep(spark: SparkSession) -> None:
     plain = records(spark, b"poison").drop("headers")
     _, bad = split(plain, json_value(SCHEMA), has_headers=False)

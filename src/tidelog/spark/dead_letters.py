@@ -17,6 +17,7 @@ from tidelog.spark import dead_letter_format as names
 
 _REASON = "__reason"
 _NOT_JSON = "__not_json"
+_COUNTED_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,8 @@ def _is_ours(header: Column) -> Column:
 
 
 def _attempt() -> Column:
-    """One more than the header of a record says that came back from a dead-letter topic."""
+    """One more than the header of a record says that came back from a dead-letter topic, or as many
+    as can be counted: to go beyond that is an error, which would end the query."""
     told = sql.filter("headers", lambda header: header["key"] == names.ATTEMPT)
-    before = sql.try_element_at(told, sql.lit(1))["value"].cast("string")
-    return sql.coalesce(before.try_cast("int"), sql.lit(0)) + 1
+    before = sql.try_element_at(told, sql.lit(1))["value"].cast("string").try_cast("int")
+    return sql.least(sql.coalesce(before, sql.lit(0)), sql.lit(_COUNTED_MAX - 1)) + 1
