@@ -11,7 +11,7 @@ import pytest
 from support import scripted_brokers
 from support.scripted_brokers import METADATA, ScriptedBrokers
 from tidelog.base.errors import ErrorCode
-from tidelog.client.cluster import text_of_id
+from tidelog.client.cluster import NO_LEADER, text_of_id
 from tidelog.client.sockets import now_ms
 from tidelog.spark.logs import BrokerLogs
 from tidelog.spark.losses import DataLoss
@@ -19,7 +19,7 @@ from tidelog.spark.options import SourceOptions
 from tidelog.spark.stream_planning import IDLE_MS, StreamPlanner
 
 DEPOSED, LEADER, OTHER = 1, 2, 3
-LIST_OFFSETS, LATEST = 2, -1
+LIST_OFFSETS, DESCRIBE_LOG_DIRS, LATEST, EARLIEST = 2, 35, -1, -2
 ENDS = {DEPOSED: 1, LEADER: 3}
 UNKNOWN: Final = {
     "error_code": ErrorCode.unknown_topic_or_partition,
@@ -39,6 +39,8 @@ class Brokers(ScriptedBrokers):
     """Whether that one knows of the topic at all."""
     is_deleted = False
     """By what the others say."""
+    leaderless = 0
+    """So many times yet nobody is known to lead."""
 
     def _values(self, number: int, key: int, body: Any) -> Any:
         values = super()._values(number, key, body)
@@ -48,6 +50,9 @@ class Brokers(ScriptedBrokers):
         if not is_known:
             return {**values, "cluster_id": "c", "topics": [UNKNOWN]}
         leader, epoch = (DEPOSED, 0) if number == DEPOSED else (LEADER, 1)
+        if self.leaderless:
+            self.leaderless -= 1
+            leader = NO_LEADER
         partitions = [
             {
                 "error_code": ErrorCode.none,
@@ -110,12 +115,13 @@ class Clock:
 
 
 @contextmanager
-def planner(brokers: Brokers, *order: int) -> Iterator[StreamPlanner]:
+def planner(brokers: Brokers, *order: int, **more: str) -> Iterator[StreamPlanner]:
     given = {
         "kafka.bootstrap.servers": ",".join(brokers.addresses[number] for number in order),
         "subscribe": "t",
         "startingOffsets": "earliest",
         "fetchOffset.retryIntervalMs": "10",
+        **more,
     }
     options = SourceOptions.parse(given, is_stream=True)
     logs = BrokerLogs(options.connecting, options.subscription)
@@ -225,3 +231,31 @@ def test_a_topic_that_was_made_again_is_a_loss_where_no_broker_knows_the_former(
         first["to"]["t"]["id"] = text_of_id(UUID(int=5).bytes)
         with pytest.raises(DataLoss, match="topic t was deleted and made again"):
             query.next(first, is_limited=False)
+
+
+def test_sizes_are_waited_for_while_a_leader_is_elected(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: the leader has told where the log begins and ends, and dies. The query is not ended by
+    that, as if brokers could not tell of sizes at all."""
+    monkeypatch.setitem(scripted_brokers._SERVED_MAX, DESCRIBE_LOG_DIRS, 1)
+    begun = 0
+
+    def dying(number: int, key: int, body: Any) -> dict[str, Any]:
+        nonlocal begun
+        if key == DESCRIBE_LOG_DIRS:
+            row = {"partition_index": 0, "partition_size": 300, "offset_lag": 0}
+            topics = [{"name": "t", "partitions": [{**row, "is_future_key": False}]}]
+            results = [{"error_code": ErrorCode.none, "log_dir": "/data", "topics": topics}]
+            return {"results": results}
+        if body.topics[0].partitions[0].timestamp == EARLIEST:
+            # First for where the query begins, then beside the sizes.
+            begun += 1
+            brokers.leaderless = 2 if begun == 2 else 0
+        return answer(number, key, body)
+
+    monkeypatch.setattr(brokers, "_answer", dying)
+    with planner(brokers, LEADER, maxBytesPerTrigger="200") as query:
+        found = query.next(query.initial(), is_limited=True)
+    assert begun >= 2
+    assert found["to"]["t"]["partitions"] == {"0": 2}

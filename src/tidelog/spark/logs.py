@@ -13,7 +13,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.client.client import Client
 from tidelog.client.cluster import NO_LEADER, Topic
 from tidelog.client.errors import Unreachable
-from tidelog.client.leaders import MOVED
+from tidelog.client.leaders import MOVED, PAUSE_MS
 from tidelog.client.offsets import (
     EARLIEST,
     LATEST,
@@ -22,7 +22,7 @@ from tidelog.client.offsets import (
     list_many_offsets,
 )
 from tidelog.client.reassignments import replica_sizes
-from tidelog.client.sockets import pause_ms
+from tidelog.client.sockets import now_ms, pause_ms
 from tidelog.spark.offsets import (
     Positions,
     TopicOffsets,
@@ -205,16 +205,27 @@ def _matches(pattern: re.Pattern[str], topic: Topic) -> bool:
 
 def _log_bytes(client: Client, partitions: list[TopicPartition]) -> Found:
     """As large as the leader's replica is."""
-    topics = client.cluster(sorted({one.topic for one in partitions})).topics
-    leaders = {
-        TopicPartition(topic.name, partition.index): partition.leader
-        for topic in topics.values()
-        for partition in topic.partitions
-        if partition.leader != NO_LEADER
-    }
+    leaders = _leaders(client, partitions)
     sizes = replica_sizes(client, set(leaders.values()), partitions)
     found = {one: sizes.get((leaders.get(one, NO_LEADER), one)) for one in partitions}
     return {one: size for one, size in found.items() if size is not None}
+
+
+def _leaders(client: Client, partitions: list[TopicPartition]) -> Found:
+    """Where there is none it is waited for as long as for an answer, as one is being elected."""
+    deadline_ms = now_ms() + client.timeout_ms
+    while True:
+        topics = client.cluster(sorted({one.topic for one in partitions})).topics
+        found = {
+            TopicPartition(topic.name, partition.index): partition.leader
+            for topic in topics.values()
+            for partition in topic.partitions
+        }
+        led = {one: found[one] for one in partitions if found.get(one, NO_LEADER) != NO_LEADER}
+        awaited = [one for one in partitions if one in found and one not in led]
+        if not awaited or now_ms() + PAUSE_MS > deadline_ms:
+            return led
+        pause_ms(PAUSE_MS)
 
 
 def average_sizes(
