@@ -42,6 +42,8 @@ class Producing:
     committed waits no longer than he said; they may be committed all the same."""
 
     __slots__ = ("_is_over", "_node", "_request", "_results", "_timer", "_undone")
+    __deletable__ = ("_request",)
+    """For mypyc, which otherwise takes it for granted."""
 
     def __init__(self, node: Node, request: Request, results: list[Result]) -> None:
         self._node = node
