@@ -248,15 +248,16 @@ class MetricsPage:
             self._owner.broker.slices.run(making, self._link.abort)
 
     def _making(self, *, with_body: bool) -> Sliced:
-        """Nothing more is read meanwhile."""
+        """Nothing more is read meanwhile, and nothing more is made for somebody who has left."""
         made = []
         for number, line in enumerate(lines(self._owner.broker), start=1):
             made.append(line)
             if number % ROWS_BETWEEN == 0:
                 yield None
-        if self.is_open:
-            self._send("200 OK", "".join(made), with_body=with_body)
-            self._link.resume()
+                if not self.is_open:
+                    return
+        self._send("200 OK", "".join(made), with_body=with_body)
+        self._link.resume()
 
     def _send(self, status: str, text: str, *, with_body: bool = True) -> None:
         body = text.encode()

@@ -1,6 +1,7 @@
 """The page for Prometheus, on virtual time: what it counts, and whom it lets in (O3)."""
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from support.brokers import SimNode, one_batch
 from tidelog import metrics
 from tidelog.base.ports import Connection, Receiver
+from tidelog.broker import Broker
 from tidelog.cluster.effective import effective_topic_settings
 from tidelog.metrics import (
     CONNECTIONS_MAX,
@@ -161,3 +163,31 @@ def test_who_has_left_leaves_nothing_behind() -> None:
         node.loop.run_for(100)
     assert len(made) == CONNECTIONS_MAX + 1
     assert [page for page in made if page() is not None] == []
+
+
+def test_a_page_for_somebody_who_has_left_is_not_made_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """O3: others may come in his place meanwhile, and leave as he did."""
+    node = SimNode()
+    pages = MetricsPages(node.broker, node.loop, node.clock)
+    links: list[Connection] = []
+    made: list[int] = []
+
+    def accept(link: Connection) -> MetricsPage | None:
+        links.append(link)
+        return pages.accept(link)
+
+    def many_lines(_broker: Broker) -> Iterator[str]:
+        for number in range(100_000):
+            made.append(number)
+            yield "a line\n"
+
+    monkeypatch.setattr(metrics, "lines", many_lines)
+    node.network.host("node").listen("node", PORT, accept)
+    Asking(node).link.send(GET)
+    assert node.loop.run_until(lambda: bool(made))
+    links[0].abort()
+    node.loop.run_for(1_000)
+    assert len(made) < 50_000
+    assert node.broker.slices.is_idle
