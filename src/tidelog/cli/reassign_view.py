@@ -5,14 +5,18 @@ What is copied is told by size: that of the replicas that come, beside that of t
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.cli.printing import Format, say, say_json, say_table
 from tidelog.cli.reassign_plan import Plan, partition_of
 from tidelog.client.client import Client
 from tidelog.client.cluster import Cluster
+from tidelog.client.errors import Unreachable
 from tidelog.client.reassignments import Ongoing, list_reassignments, replica_sizes
+
+_PATIENCE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +74,31 @@ def look(
 def _sizes(
     client: Client, cluster: Cluster, ongoing: Mapping[TopicPartition, Ongoing]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Bytes that the new replicas have, and that they will have."""
+    """Bytes that the new replicas have, and that they will have; none where that is not told."""
     leaders = {one: partition_of(cluster, one).leader for one in ongoing}
     brokers = {broker for move in ongoing.values() for broker in move.adding} | {*leaders.values()}
-    sizes = replica_sizes(client, brokers & cluster.brokers.keys(), ongoing)
+    told = {one: _told(client, one, ongoing) for one in sorted(brokers & cluster.brokers.keys())}
+    silent = {broker for broker, sizes in told.items() if sizes is None}
+    sizes = {place: size for some in told.values() if some for place, size in some.items()}
     found = {}
     for one, move in ongoing.items():
+        if silent.intersection((leaders[one], *move.adding)):
+            continue
         whole = sizes.get((leaders[one], one), 0)
         copied = sum(min(sizes.get((broker, one), 0), whole) for broker in move.adding)
         found[one] = copied, whole * len(move.adding)
     return found
+
+
+def _told(
+    client: Client, broker: int, ongoing: Iterable[TopicPartition]
+) -> dict[tuple[int, TopicPartition], int] | None:
+    """What a broker has of them; None if it does not answer: moves go on, and are looked at."""
+    try:
+        with client.within(_PATIENCE_MS):
+            return replica_sizes(client, [broker], ongoing)
+    except (Unreachable, KafkaError):
+        return None
 
 
 def show_ongoing(found: Sequence[Progress], how: Format) -> None:
