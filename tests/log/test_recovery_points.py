@@ -90,3 +90,17 @@ def test_what_is_flushed_after_a_kill_is_durable_by_name_too() -> None:
     log = world.lose_power()
     assert log.log_end_offset == 3
     check_everything(log)
+
+
+def test_epochs_of_before_a_flush_do_not_count_after_a_kill() -> None:
+    """L1: the note of the last one waits behind the flush that makes it durable."""
+    world = Simulated(LogSettings())
+    world.log.append_as_leader(batch(2), 1, NOW)
+    world.log_dir.note_epochs = lambda: None
+    world.log.append_as_leader(batch(), 3, NOW)
+    world.log.roll()
+    world.log.flush(NOW)
+    world.log_dir.checkpoint()
+    log = world.kill()
+    assert log.epochs.entries == [(1, 0), (3, 2)]
+    check_everything(log)

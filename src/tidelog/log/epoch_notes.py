@@ -6,11 +6,20 @@ renamed. A truncation writes epochs at once, and takes away what is about to be 
 ones cannot come after its own.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, format_epochs
-from tidelog.log.files import FLUSHING, TEMPORARY, write_temporary
+from tidelog.base.errors import BadValue
+from tidelog.base.ports import Disk
+from tidelog.log.checkpoints import (
+    LEADER_EPOCHS,
+    LEADER_EPOCHS_UNSYNCED,
+    format_epochs,
+    parse_epochs,
+)
+from tidelog.log.epochs import LeaderEpochs
+from tidelog.log.files import FLUSHING, TEMPORARY, read_whole, write_temporary
 from tidelog.log.log_files import LogFiles
 from tidelog.log.steps import Steps
 
@@ -41,6 +50,19 @@ def noting_epochs(log_dir: "LogDir") -> Steps:
         yield put_in_place
     except OSError as error:
         raise log_dir.fail(error) from error
+
+
+def latest_noted(disk: Disk, folder: str, names: Iterable[str]) -> LeaderEpochs | None:
+    """What the file says that was written last; None if none of them can be read. A flush may have
+    known of an epoch whose note was still to be written: it is later where the latest epoch is."""
+    noted: list[LeaderEpochs] = []
+    for name in names:
+        path = f"{folder}/{name}"
+        with suppress(BadValue, FileNotFoundError):
+            epochs = LeaderEpochs(parse_epochs(path, read_whole(disk, path)))
+            epochs.changed = name == LEADER_EPOCHS_UNSYNCED
+            noted.append(epochs)
+    return max(noted, key=lambda epochs: epochs.latest, default=None)
 
 
 def forget_pending(log: LogFiles) -> None:

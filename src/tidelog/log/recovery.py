@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from tidelog.base.errors import BadValue, TaskError
+from tidelog.base.errors import TaskError
 from tidelog.base.ids import NO_EPOCH, Epoch, TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.base.ports import Workers
 from tidelog.log import leftovers
-from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED, parse_epochs
+from tidelog.log.checkpoints import LEADER_EPOCHS, LEADER_EPOCHS_UNSYNCED
 from tidelog.log.epoch_check import check_epochs, epochs_of
+from tidelog.log.epoch_notes import latest_noted
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     LOG,
@@ -29,7 +30,6 @@ from tidelog.log.files import (
     TIME_INDEX,
     TXN_INDEX,
     base_offset_of,
-    read_whole,
     remove_if_there,
 )
 from tidelog.log.lengths import restore_lengths
@@ -120,19 +120,17 @@ def _segments_in(log: PartitionLog) -> list[Segment]:
 
 
 def _read_epochs(log: PartitionLog, found: Found) -> LeaderEpochs:
-    """From the file that was written last, if what was not synced can be believed; if that
-    cannot be read, from the batches below the recovery point: the others are checked anyway."""
-    path = f"{log.folder}/{LEADER_EPOCHS}"
+    """From the file that was written last, if what was not synced can be believed; if none can
+    be read, from the batches below the recovery point: the others are checked anyway."""
     unsynced = f"{log.folder}/{LEADER_EPOCHS_UNSYNCED}"
+    names = [LEADER_EPOCHS]
     if log.disk.stat(unsynced) is not None:
         if found.same_boot and not found.was_closed:
-            path = unsynced
+            names.insert(0, LEADER_EPOCHS_UNSYNCED)
         else:
             log.disk.remove(unsynced)
-    try:
-        epochs = LeaderEpochs(parse_epochs(path, read_whole(log.disk, path)))
-        epochs.changed = path == unsynced
-    except (BadValue, FileNotFoundError):
+    epochs = latest_noted(log.disk, log.folder, names)
+    if epochs is None:
         durable = [s for s in log.segments.all if s.base_offset < found.recovery_point]
         epochs = LeaderEpochs(epochs_of(durable))
         epochs.changed = True
