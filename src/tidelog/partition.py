@@ -118,11 +118,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        log, watermark = self.log, self.replica.high_watermark
-        unstable = log.producers.first_unstable_offset
-        return (
-            watermark if unstable is None else min(max(unstable, log.log_start_offset), watermark)
-        )
+        unstable, upto = self.log.producers.first_unstable_offset, self.replica.high_watermark
+        return upto if unstable is None else min(max(unstable, self.log.log_start_offset), upto)
 
     # -- who leads
 
@@ -260,8 +257,11 @@ class Partition:
         is_special = settings.flush_messages < LONG_MAX or is_internal(self.topic)
         self.needs_care = self.needs_inspection or is_special
         if self.state is not None:
-            self.replica.min_isr = self._min_isr(len(self.state.replicas))
-            if self.replica.advance():
+            replica = self.replica
+            before, replica.min_isr = replica.min_isr, self._min_isr(len(self.state.replicas))
+            if replica.min_isr > before:
+                self.refuse_if_too_few()
+            elif replica.advance():
                 self._committed()
 
     def _min_isr(self, replicas: int) -> int:

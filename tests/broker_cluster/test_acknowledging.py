@@ -155,6 +155,26 @@ def test_a_set_that_shrinks_after_the_append_is_told_as_such(cluster: SimCluster
     assert cluster.held(1, "events").high_watermark == 1
 
 
+def test_who_waits_when_the_minimum_is_raised_above_the_set_is_told_at_once(
+    cluster: SimCluster,
+) -> None:
+    """A2: nothing is committed from then on, whoever catches up."""
+    write(cluster, "events", "a")
+    cluster.kill(3)
+    cluster.wait_isr("events", 1, 2)
+    cluster.wait_led("events", by=1)
+    cluster.cut(1, 2)
+    client = cluster.client(1)
+    client.send_produce("events", one_batch("b"))
+    cluster.run_for(100)
+    assert alter(cluster.client(1), TOPIC, "events", min_insync_replicas="3") == "none"
+    cluster.network.mend()
+    cluster.run_for(100)
+    (answer,) = client.answers
+    row = answer.responses[0].partition_responses[0]
+    assert row.error_code.name == "not_enough_replicas_after_append"
+
+
 def test_the_minimum_is_no_larger_than_the_replication_factor(cluster: SimCluster) -> None:
     """A2: min(min.insync.replicas, RF)."""
     cluster.create("single", replicas=[[2]], min_insync_replicas=3)
