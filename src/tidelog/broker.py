@@ -310,7 +310,8 @@ class Broker:
         done(error)
 
     def _look_at_dirs(self, known: int) -> None:
-        """Tells the controller of a log dir that has failed: others shall lead what lies there."""
+        """Tells the controller of a log dir that has failed: others shall lead what lies there. Has
+        it name again what could not be made for want of files, when there are enough."""
         if self._is_stopping:
             return
         if not self.logs.online:
@@ -318,6 +319,7 @@ class Broker:
         failed = len(self.logs.dirs) - len(self.logs.online)
         if failed > known:
             self.hosting.dirs_failed()
+        if failed > known or self.hosting.has_room_again():
             self.metadata.log_dir_failed()
         at_ms = self.clock.monotonic_ms() + DIR_CHECK_MS
         self.loop.call_at(at_ms, partial(self._look_at_dirs, failed))

@@ -74,6 +74,7 @@ class Hosting:
         self._slices = Slices(work.loop, clock)
         self._placing = Placing(logs, work, slow_appends)
         self._provision = Provision(logs, partitions, self._placing, self._remove)
+        self.has_room_again = self._placing.has_room_again
         self._resignations = 0
 
     def connect(

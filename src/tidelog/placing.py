@@ -9,6 +9,7 @@ not in any dir then.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from tidelog.base.ids import TopicPartition
 from tidelog.disk_work import COMMON, MAKING, DiskWork
@@ -19,6 +20,9 @@ from tidelog.log.replicas import NewReplica, deleting, making
 from tidelog.log.steps import Steps
 from tidelog.log.topic_ids import noting_ids
 from tidelog.slow_appends import SlowAppends
+
+MANY: Final = 16
+"""So many replicas at a time are made as files become free."""
 
 Then = Callable[[], None]
 
@@ -33,14 +37,18 @@ class Placing:
         self._leaving: set[tuple[str, TopicPartition]] = set()
         """By dir, what is deleted as soon as nothing is being written to it."""
         self._put_off: list[Then] = []
+        self._left_out: set[TopicPartition] = set()
+        """What there was no room for."""
 
     # -- making
 
     def make(self, news: Sequence[NewReplica], then: Then) -> None:
         online, room = self._logs.online, self._logs.has_room_for(len(news))
         if room < len(news):
-            left = len(news) - room
-            _log.error("not made replicas=%d why=too few files may be open (`ulimit -n`)", left)
+            left = [new.partition for new in news[room:]]
+            self._left_out.update(left)
+            why = "too few files may be open (`ulimit -n`)"
+            _log.error("not made replicas=%d why=%s", len(left), why)
             news = news[:room]
         if not news or not online:
             then()
@@ -54,6 +62,15 @@ class Placing:
         for log_dir, lane, share in shares:
             steps = _telling(making(log_dir, share), ended)
             self._work.run("making replicas", log_dir, steps, lane)
+
+    def has_room_again(self) -> bool:
+        """Whether there is room by now for all that were left out, or for many: then they are to be
+        named once more. Says so once."""
+        wanted = min(len(self._left_out), MANY)
+        if not wanted or self._logs.has_room_for(wanted) < wanted:
+            return False
+        self._left_out.clear()
+        return True
 
     def _look_again(self, news: Sequence[NewReplica], online_before: int, then: Then) -> None:
         """What a dir that has failed meanwhile did not make is made elsewhere."""

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,20 @@ def test_replicas_are_counted_although_connections_before_them_have_gone(
         client.create("second", partitions=many)
         assert wait_until(lambda: "not made replicas=" in server.output.read_text())
         write_and_read_segments(client)
+
+
+def test_replicas_that_were_not_made_are_made_when_there_is_room(server: TidelogServer) -> None:
+    """F17: who has taken the files may have been connections that are gone soon."""
+    with WireClient(server.address) as client:
+        with ExitStack() as idle:
+            for _ in range(FILES_MAX // 3):
+                idle.enter_context(plain_socket(server.address))
+            client.create("many", partitions=FILES_MAX // 3)
+            assert wait_until(lambda: "not made replicas=" in server.output.read_text())
+            time.sleep(1)  # All that is told because of it is told.
+        for index in range(FILES_MAX // 3):
+            assert wait_until(partial(takes_records, client, index))
+
+
+def takes_records(client: WireClient, index: int) -> bool:
+    return bool(client.produce("many", one_batch("x"), index=index).error_code.name == "none")
