@@ -9,6 +9,7 @@ import pytest
 
 from support.brokers import DELETE_TOPICS, SimClient, SimNode, one_batch
 from tidelog.log.truncation import truncate_suffix
+from tidelog.records.reference import Record, encode_batch
 from tidelog.world.sim.disk import SimFile
 
 RECORDS = 30
@@ -206,3 +207,40 @@ def test_a_log_that_is_cut_while_a_range_of_it_is_read_is_answered_with_a_whole_
     found = client.wait().responses[0].partitions[0]
     assert found.error_code.name == "kafka_storage_error"
     assert not found.records
+
+
+def test_a_stop_waits_for_no_fetch_that_is_looked_up_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S8: up to a transaction that is open there is too little, and it would begin to wait."""
+    node = SimNode()
+    client = node.client()
+    client.create("events", segment_bytes=40_000)
+    partition = node.broker.partitions.find("events", 0)
+    batch = one_batch("x" * 12_000)
+    opening = encode_batch(
+        [Record(offset=0, timestamp=1, key=b"k", value=b"v")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    for produced in (batch, batch, opening, *[batch] * 20):
+        partition.append(bytearray(produced), node.clock.now_ms())
+    for segment in partition.log.segments.all:
+        segment.offset_index.blocks.clear()
+    reading = Reading(node, monkeypatch)
+    node.disk.cold_share = 1.0
+    reading.held = []
+    client.send_fetch([("events", 0, 1)], isolation_level=1, max_wait=600_000, min_bytes=1 << 20)
+    client.until(lambda: bool(reading.held))
+    stopped: list[bool] = []
+    node.broker.stop(lambda: stopped.append(True))
+    node.loop.run_for(50)
+    (work,), reading.held = reading.held, None
+    began_ms = node.clock.monotonic_ms()
+    work()
+    assert node.loop.run_until(lambda: bool(stopped))
+    assert node.clock.monotonic_ms() - began_ms < 5_000
+    node.loop.run_for(1_000)
+    assert client.answers[-1].responses[0].partitions[0].records

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.brokers import FETCH, SimNode, one_batch
+from tidelog.broker import STOP_MS_MAX
 from tidelog.handlers import fetch as fetch_handler
 from tidelog.handlers.wide_fetch import ROWS_MAX, STEP_ROWS
 from tidelog.serving import fetch_sessions
@@ -141,6 +142,22 @@ def test_what_comes_while_a_wide_fetch_is_looked_at_ends_its_wait(node: SimNode)
     first.append(bytearray(one_batch("news")), 0)
     assert b"news" in rows(wide.wait())[0][3]
     assert other.produce("quiet", one_batch("more")).base_offset == 1
+
+
+def test_a_stop_waits_for_no_wide_fetch_that_is_not_looked_at_to_its_end(node: SimNode) -> None:
+    """S8: it does not begin to wait then."""
+    client = node.client()
+    quiet = many_events(node)
+    client.send(FETCH, 12, **fetching(quiet, max_wait=600_000))
+    first = node.broker.partitions.find("quiet", 0)
+    client.until(lambda: bool(first.waiters) and not node.broker.slices.is_idle)
+    began_ms = node.clock.monotonic_ms()
+    closed: list[bool] = []
+    node.broker.doors.close(lambda: closed.append(True), began_ms + STOP_MS_MAX)
+    assert node.loop.run_until(lambda: bool(closed))
+    assert node.clock.monotonic_ms() - began_ms < 5_000
+    node.loop.run_for(1_000)
+    assert [len(rows(answer)) for answer in client.answers] == [len(quiet)]
 
 
 def test_a_wide_session_goes_on_with_what_has_changed(node: SimNode) -> None:

@@ -116,6 +116,7 @@ class Answered:
 
     listener = "PLAINTEXT"
     peer = "client:1"
+    is_finishing = False
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []

@@ -40,6 +40,7 @@ class Wire:
     """The connection of one request."""
 
     peer = "10.0.0.9:40000"
+    is_finishing = False
 
     def __init__(self, listener: str) -> None:
         self.listener = listener

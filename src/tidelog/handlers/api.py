@@ -77,6 +77,10 @@ class Answers(Protocol):
     def peer(self) -> str:
         """The other side's address, as `host:port`."""
 
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the broker is to stop: what would wait for something is answered at once."""
+
     def answered(self, request: "Request") -> None: ...
 
     def go_on(self) -> None:

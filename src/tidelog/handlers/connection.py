@@ -84,6 +84,10 @@ class ClientConnection:
     def peer(self) -> str:
         return self._link.peer
 
+    @property
+    def is_finishing(self) -> bool:
+        return self._is_finishing
+
     def begin(self) -> None:
         """Reads what has come, if it was not read so far."""
         self._link.resume()
@@ -315,8 +319,6 @@ class ClientConnection:
         held = self._held
         while held and self._share.room > 0 and not self._is_crowded() and not self._is_closed:
             self._serve(memoryview(held.popleft()))
-            if self._is_finishing:
-                self._interrupt()
         self._is_catching_up = False
         self._share.end()
         if held:

@@ -105,6 +105,8 @@ class Fetching:
         self._park(found)
         if self._request.is_abandoned:
             self._abandon()
+        elif self._request.connection.is_finishing:
+            self.interrupt()
 
     # -- waiting
 
