@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from support import scripted_brokers
 from support.scripted_brokers import scripted
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TRANSACTION_STATE, TopicPartition
+from tidelog.cli.main import app
 from tidelog.client.client import Client
 from tidelog.client.hanging import Search, find_hanging
 
@@ -81,3 +83,13 @@ def test_nothing_is_said_to_hang_while_a_coordinator_is_missing_that_may_know_of
     with pytest.raises(KafkaError, match="nobody leads __transaction_state-1") as told:
         hanging(1, -1)
     assert told.value.code is ErrorCode.coordinator_not_available
+
+
+def test_who_aborts_one_is_told_that_a_coordinator_is_missing_that_may_know_of_it() -> None:
+    """As he is told where one does know of it: it is his decision."""
+    topics = [topic(ONE.topic, 1), topic(TRANSACTION_STATE, 1, -1)]
+    with scripted(answer, topics) as brokers:
+        asked = ["transactions", "abort", "orders:0", "--start-offset", "0", "--bootstrap-server"]
+        done = CliRunner().invoke(app, [*asked, brokers.addresses[1]])
+    assert done.exit_code == 0, done.output
+    assert "it may not hang: nobody leads __transaction_state-1" in done.stderr

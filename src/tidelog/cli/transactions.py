@@ -20,7 +20,7 @@ from tidelog.cli.transaction_view import (
     show_producers,
 )
 from tidelog.client.client import Client
-from tidelog.client.hanging import Search, find_hanging, is_known, known_transactions
+from tidelog.client.hanging import Search, find_hanging, is_known, known_transactions, leaderless
 from tidelog.client.transactions import (
     ActiveProducer,
     Transaction,
@@ -311,6 +311,8 @@ def _open_one(
                     f"it does not hang: transactional id {transaction.transactional_id} is in "
                     f"state {transaction.state}, and its coordinator will end it"
                 )
+            elif missing := leaderless(client):
+                complain(f"it may not hang: nobody leads {missing[0]}, where it may be known")
             return producer
     wanted = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said.items())
     raise KafkaError(ErrorCode.invalid_txn_state, f"no transaction with {wanted} is open in {one}")

@@ -41,7 +41,7 @@ def find_hanging(client: Client, search: Search) -> dict[TopicPartition, list[Ac
         ]
         if old:
             found[one] = old
-    missing = _leaderless(client) if found else []
+    missing = leaderless(client) if found else []
     if missing:
         raise KafkaError(
             ErrorCode.coordinator_not_available,
@@ -74,17 +74,7 @@ def is_known(
     return transaction is not None and one in transaction.partitions
 
 
-def _by_producer(described: Iterable[Transaction | KafkaError]) -> dict[int, Transaction]:
-    found = {}
-    for one in described:
-        if isinstance(one, Transaction):
-            found[one.producer_id] = one
-        elif one.code is not ErrorCode.transactional_id_not_found:
-            raise one
-    return found
-
-
-def _leaderless(client: Client) -> list[TopicPartition]:
+def leaderless(client: Client) -> list[TopicPartition]:
     """Of the partitions that transactions are kept in those that nobody leads: what was decided
     there will be carried out when somebody does, and until then nobody can say that it was."""
     topic = client.cluster([TRANSACTION_STATE]).topics.get(TRANSACTION_STATE)
@@ -93,3 +83,13 @@ def _leaderless(client: Client) -> list[TopicPartition]:
         for partition in (() if topic is None else topic.partitions)
         if partition.leader == NO_LEADER
     ]
+
+
+def _by_producer(described: Iterable[Transaction | KafkaError]) -> dict[int, Transaction]:
+    found = {}
+    for one in described:
+        if isinstance(one, Transaction):
+            found[one.producer_id] = one
+        elif one.code is not ErrorCode.transactional_id_not_found:
+            raise one
+    return found
