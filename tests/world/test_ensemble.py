@@ -89,6 +89,24 @@ def test_a_stop_without_zookeeper_leaves_the_session_to_the_guard_and_the_next_p
         assert eventually(lambda: observer.exists(HELD) is None)
 
 
+def test_a_session_whose_close_was_lost_on_its_way_is_left_to_the_guard_too(
+    address: str, tmp_path: Path
+) -> None:
+    """F14: ZooKeeper stops in the moment in which the broker does."""
+    with (
+        closing(Proxy(address, delay_seconds=0.5)) as proxy,
+        closing(Leaving(proxy.address, tmp_path)) as leaving,
+        observing(address) as observer,
+    ):
+        leaving.hold()
+        leaving.loop.call_later(100, lambda: proxy.cut(shut=True))
+        leaving.leave()
+        assert leaving.has_guard
+        assert observer.exists(HELD) is not None
+        assert close_previous(str(tmp_path), [split_address(address)])
+        assert eventually(lambda: observer.exists(HELD) is None)
+
+
 def test_who_has_never_seen_zookeeper_leaves_the_session_before_to_the_next_process(
     tmp_path: Path,
 ) -> None:

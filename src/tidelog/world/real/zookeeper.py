@@ -313,13 +313,13 @@ class ZooKeeper:
     def _end_if_done(self) -> None:
         if self._is_closed and not self._is_ending and not self._asked and not self._waiting:
             self._is_ending = True
-            self.was_ended = self._state in (SessionState.connected, SessionState.expired)
             self._link.end(partial(self._put, self._be_over))
             if self._state is not SessionState.connected:
                 self._be_over()
 
     def _be_over(self) -> None:
         self._is_over = True
+        self.was_ended = self._state is SessionState.expired or self._link.has_closed
         self._tell_the_end()
 
     def _tell_the_end(self) -> None:

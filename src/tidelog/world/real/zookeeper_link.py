@@ -103,6 +103,11 @@ class Link:
         finally:
             ended()
 
+    @property
+    def has_closed(self) -> bool:
+        """Whether the server has said that the session is over."""
+        return self._client.has_closed
+
 
 def are_hosts(hosts: str) -> bool:
     """Whether kazoo knows where to connect to."""
@@ -172,6 +177,10 @@ class _Client(KazooClient):
     def pipeline(self, outgoing: deque[Request], on_new_session: OnNewSession | None) -> None:
         self._connection = _Connection(self, outgoing, on_new_session)
 
+    @property
+    def has_closed(self) -> bool:
+        return self._connection.has_closed
+
     def wake(self) -> None:
         self._connection.wake()
 
@@ -212,6 +221,7 @@ class _Connection(ConnectionHandler):
         self.ping_outstanding = _Patience()
         self._outgoing = outgoing
         self._on_new_session = on_new_session
+        self.has_closed = False
         self._known_session = 0
         self._number = 0
         self._received = b""
@@ -288,6 +298,7 @@ class _Connection(ConnectionHandler):
         response = super()._read_socket(read_timeout)
         while response != CLOSE_RESPONSE and self._position < len(self._received):
             response = super()._read_socket(read_timeout)
+        self.has_closed |= response == CLOSE_RESPONSE
         return response
 
     def _read_watch_event(self, data: bytes, offset: int) -> None:
