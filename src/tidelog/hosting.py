@@ -244,15 +244,19 @@ class Hosting:
     def _stopping(
         self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None]
     ) -> Sliced:
-        gone: list[TopicPartition] = []
+        gone: list[Partition] = []
         for topic in request.topics:
             for stop in topic.partitions:
                 yield None
                 self._stop(topic, stop, gone)
-        yield partial(self._placing.delete, gone)
+        yield partial(self._placing.delete, [partition.name for partition in gone])
+        for partition in gone:
+            yield None
+            # Its dir may have failed over it.
+            self._provision.removed(partition)
         done(StopReplicaResponse(error_code=_GOOD, topics=()))
 
-    def _stop(self, topic: StopTopic, stop: StopPartition, gone: list[TopicPartition]) -> None:
+    def _stop(self, topic: StopTopic, stop: StopPartition, gone: list[Partition]) -> None:
         partition = self._partitions.held(topic.topic_id, stop.index)
         if stop.delete:
             self._partitions.forget_offline(topic.name, topic.topic_id, stop.index)
@@ -265,7 +269,7 @@ class Hosting:
         if stop.delete:
             self._provision.removed(partition)
             self._partitions.remove(partition)
-            gone.append(partition.name)
+            gone.append(partition)
         else:
             partition.resign()
             self._partitions.set_led(partition)

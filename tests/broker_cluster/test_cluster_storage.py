@@ -322,6 +322,28 @@ def test_a_replica_that_was_moved_away_from_a_failed_dir_comes_back_with_that_di
     assert log_values(cluster, 1, "events", bad) == ["a", "b"]
 
 
+def test_a_replica_comes_back_with_its_dir_only_that_failed_when_it_was_to_go() -> None:
+    """S10: it was moved away, and there it is still."""
+    cluster = SimCluster(log_dirs="/data,/more")
+    disk = cluster.machines[1].disk
+    cluster.create("events", replicas=[[2, 3, 1]])
+    write(cluster, "events", "a")
+    cluster.wait_caught_up("events")
+    home = cluster.held(1, "events").log.home
+    disk.fail(errno.EIO, operations=["rename"], path=f"{home.path}/events*", times=None)
+    assert reassign(cluster, "events", [2, 3]) == "none"
+    cluster.wait(lambda: home.failure is not None, "it cannot be taken away")
+    cluster.wait(lambda: not moving(cluster), "it is moved away")
+    assert reassign(cluster, "events", [2, 3, 1]) == "none"
+    write(cluster, "events", "b")
+    cluster.run_for(5_000)
+    disk.heal()
+    cluster.kill(1)
+    cluster.start(1)
+    cluster.wait_isr("events", 1, 2, 3)
+    assert log_values(cluster, 1, "events") == ["a", "b"]
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_broker_starts_with_what_two_dirs_have_of_topics_that_are_gone(again: bool) -> None:
     """S10, T6: one was deleted while its dir was offline, the next of that name while the broker
