@@ -7,6 +7,7 @@ import pytest
 
 from support.logs import NOW, PARTITION, Simulated, batch, check_everything
 from support.stepping import run_with
+from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
 from tidelog.log.checkpointing import checkpointing
 from tidelog.log.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, read_offsets
@@ -90,6 +91,24 @@ def test_what_is_flushed_after_a_kill_is_durable_by_name_too() -> None:
     log = world.lose_power()
     assert log.log_end_offset == 3
     check_everything(log)
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_whose_a_log_is_is_durable_with_its_first_records(stop: str) -> None:
+    """T6: a log of which nobody knows that would pass for that of the next topic of its name."""
+    world = Simulated(LogSettings())
+    partition, topic_id = TopicPartition("other", 0), b"0123456789abcdef"
+    world.log_dir.create_log(partition, world.settings, topic_id)
+    if stop == "clean":
+        world.stop_and_start()
+    else:
+        world.kill()
+    log = world.log_dir.logs[partition]
+    log.append_as_leader(batch(), 0, NOW)
+    log.flush(NOW)
+    world.log_dir.checkpoint()
+    world.lose_power()
+    assert world.log_dir.topic_id(partition) == topic_id
 
 
 def test_epochs_of_before_a_flush_do_not_count_after_a_kill() -> None:

@@ -89,8 +89,9 @@ def open_log(
     if log.segments.all:
         _Check(opened, found, workers).run()
     _settle_bounds(log, found)
-    # Those that a process gave before it died may not be durable yet, whatever has been since.
-    log.names_changed |= not found.was_closed
+    # Those that a process gave before it died may not be durable yet, whatever has been since; nor
+    # those of a log that was empty at a stop.
+    log.names_changed |= not (found.was_closed and log.log_end_offset)
     for index, segment in enumerate(log.segments.all):
         if segment.size:
             limit = log.segments.end_of(index, log.log_end_offset)
