@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -201,54 +202,49 @@ def test_following_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         server.close()
 
 
-def test_who_waits_for_a_line_is_told_what_has_become_of_the_last_one(tmp_path: Path) -> None:
+@contextmanager
+def bereft(tmp_path: Path, topic: str) -> Iterator[tuple[Server, "subprocess.Popen[bytes]"]]:
+    """A producer that has written a record through a pipe, and has just lost its server."""
     server = new_server(tmp_path, {})
     try:
         server.start()
-        run(server, "topics", "create", "waiting")
-        with start(server, "produce", "waiting") as producer:
-            assert producer.stdin is not None
-            assert producer.stderr is not None
-            producer.stdin.write(b"kept\n")
-            producer.stdin.flush()
-            assert settled(lambda: b"kept" in segment(server, "waiting"))
+        run(server, "topics", "create", topic)
+        with start(server, "produce", topic) as producer:
+            say(producer, b"kept\n")
+            assert settled(lambda: b"kept" in segment(server, topic))
             server.kill()
-            assert b"cannot reach" in producer.stderr.readline()
-            server.start()
-            producer.stdin.write(b"half a")
-            producer.stdin.flush()
-            producer.stdin.write(b" line")
-            _, err = producer.communicate(timeout=SECONDS_MAX)
-            assert (producer.returncode, err) == (
-                0,
-                f"tidelog: {server.address} is back\n".encode(),
-            )
-            assert b"half a line" in segment(server, "waiting")
+            yield server, producer
     finally:
         server.close()
+
+
+def say(producer: "subprocess.Popen[bytes]", text: bytes) -> None:
+    assert producer.stdin is not None
+    producer.stdin.write(text)
+    producer.stdin.flush()
+
+
+def test_who_waits_for_a_line_is_told_what_has_become_of_the_last_one(tmp_path: Path) -> None:
+    with bereft(tmp_path, "waiting") as (server, producer):
+        assert producer.stderr is not None
+        assert b"cannot reach" in producer.stderr.readline()
+        server.start()
+        say(producer, b"half a")
+        say(producer, b" line")
+        _, err = producer.communicate(timeout=SECONDS_MAX)
+        assert (producer.returncode, err) == (0, f"tidelog: {server.address} is back\n".encode())
+        assert b"half a line" in segment(server, "waiting")
 
 
 def test_ctrl_c_does_not_wait_for_a_server_that_is_gone(tmp_path: Path) -> None:
-    server = new_server(tmp_path, {})
-    try:
-        server.start()
-        run(server, "produce", "lost", "first")
-        with start(server, "produce", "lost") as producer:
-            assert producer.stdin is not None
-            assert producer.stderr is not None
-            producer.stdin.write(b"kept\n")
-            producer.stdin.flush()
-            assert settled(lambda: b"kept" in segment(server, "lost"))
-            server.kill()
-            producer.stdin.write(b"late\n")
-            producer.stdin.flush()
-            assert b"cannot reach" in producer.stderr.readline()
-            producer.send_signal(signal.SIGINT)
-            _, err = producer.communicate(timeout=SECONDS_MAX)
-            assert err == b"tidelog: 1 record may not have been written\n"
-            assert producer.returncode == 128 + signal.SIGINT
-    finally:
-        server.close()
+    with bereft(tmp_path, "lost") as (_, producer):
+        say(producer, b"late\n")
+        assert producer.stderr is not None
+        assert b"cannot reach" in producer.stderr.readline()
+        producer.send_signal(signal.SIGINT)
+        _, err = producer.communicate(timeout=SECONDS_MAX)
+        assert err == b"tidelog: 1 record may not have been written\n"
+        assert producer.returncode == 128 + signal.SIGINT
 
 
 def segment(server: Server, topic: str) -> bytes:
