@@ -1,5 +1,7 @@
 """Replicas that come while others of the same name are still leaving (X29)."""
 
+from collections.abc import Callable
+
 import pytest
 
 from support.logs import IDENTITY, NOW, PARTITION, batch
@@ -20,17 +22,24 @@ SETTINGS = LogSettings()
 OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
 
 
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize("seed", range(10))
-def test_a_replica_is_made_although_its_predecessor_is_still_being_written_to(seed: int) -> None:
-    """Without an order between the two the loop would go round for ever: hence the time limit."""
+def new_placing(
+    descriptors: Callable[[], tuple[int, int]] | None = None, *, seed: int = 0
+) -> tuple[SimLoop, LogDir, Placing]:
+    """With one dir, which is open."""
     disk = SimDisk(seed)
     loop = SimLoop(disk.clock, seed)
     work = DiskWork(loop)
     slow = SlowAppends(work, disk.clock, SimWorkers(disk), SimPressure(seed))
     log_dir = LogDir("/data", disk, disk.clock)
     log_dir.open(IDENTITY, lambda _: SETTINGS)
-    placing = Placing(Logs([log_dir]), work, slow)
+    return loop, log_dir, Placing(Logs([log_dir], descriptors), work, slow)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_replica_is_made_although_its_predecessor_is_still_being_written_to(seed: int) -> None:
+    """Without an order between the two the loop would go round for ever: hence the time limit."""
+    loop, log_dir, placing = new_placing(seed=seed)
     old = log_dir.create_log(PARTITION, SETTINGS, OLD_ID)
     old.append_as_leader(batch(), 0, NOW)
     old.flush(NOW)
@@ -49,13 +58,7 @@ def test_who_asked_for_a_replica_is_called_back_also_after_a_bug(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The request of a controller waits for it, and all that come after that request."""
-    disk = SimDisk()
-    loop = SimLoop(disk.clock)
-    work = DiskWork(loop)
-    log_dir = LogDir("/data", disk, disk.clock)
-    log_dir.open(IDENTITY, lambda _: SETTINGS)
-    slow = SlowAppends(work, disk.clock, SimWorkers(disk), SimPressure(0))
-    placing = Placing(Logs([log_dir]), work, slow)
+    loop, log_dir, placing = new_placing()
     ends: list[str] = []
     new = NewReplica(partition=PARTITION, settings=SETTINGS, topic_id=NEW_ID)
 
@@ -78,13 +81,7 @@ def test_who_asked_for_a_replica_is_called_back_also_after_a_bug(
 @pytest.mark.parametrize(("opened", "made"), [(90, 3), (94, 2), (96, 0), (128, 0)])
 def test_no_more_replicas_are_made_than_files_can_be_open(opened: int, made: int) -> None:
     """F17: of 128 some are kept for closed segments, checkpoints and clients."""
-    disk = SimDisk()
-    loop = SimLoop(disk.clock)
-    work = DiskWork(loop)
-    log_dir = LogDir("/data", disk, disk.clock)
-    log_dir.open(IDENTITY, lambda _: SETTINGS)
-    slow = SlowAppends(work, disk.clock, SimWorkers(disk), SimPressure(0))
-    placing = Placing(Logs([log_dir], lambda: (opened, 128)), work, slow)
+    loop, log_dir, placing = new_placing(lambda: (opened, 128))
     names = [TopicPartition("events", index) for index in range(3)]
     news = [NewReplica(partition=name, settings=SETTINGS, topic_id=NEW_ID) for name in names]
     ends: list[str] = []

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from support.guarded import eventually, observing
 from support.zookeepers import Proxy, new_connect
@@ -24,7 +25,8 @@ class Leaving:
 
     def __init__(self, connect: str, folder: Path) -> None:
         self.loop = EpollLoop()
-        settings = Settings.of({"zookeeper.connect": connect, "log.dirs": str(folder)})
+        self.folder = str(folder)
+        settings = Settings.of({"zookeeper.connect": connect, "log.dirs": self.folder})
         self.ensemble = Ensemble(settings, self.loop.post)
         self.states: list[SessionState] = []
         self.ensemble.coordination.on_session(self.states.append)
@@ -40,6 +42,13 @@ class Leaving:
         self.ensemble.coordination.close()
         self.ensemble.leave(lambda: left.append(True))
         self.turn_until(left)
+
+    def assert_left_to_others(self, observer: KazooClient, address: str) -> None:
+        """The guard has the session, and so has the next process in the folder."""
+        assert self.has_guard
+        assert observer.exists(HELD) is not None
+        assert close_previous(self.folder, [split_address(address)])
+        assert eventually(lambda: observer.exists(HELD) is None)
 
     def turn_until(self, something: list[object] | list[SessionState] | list[bool]) -> None:
         while not something:
@@ -83,10 +92,7 @@ def test_a_stop_without_zookeeper_leaves_the_session_to_the_guard_and_the_next_p
         leaving.turn_until(leaving.states)
         assert leaving.states == [SessionState.suspended]
         leaving.leave()
-        assert leaving.has_guard
-        assert observer.exists(HELD) is not None
-        assert close_previous(str(tmp_path), [split_address(address)])
-        assert eventually(lambda: observer.exists(HELD) is None)
+        leaving.assert_left_to_others(observer, address)
 
 
 def test_a_session_whose_close_was_lost_on_its_way_is_left_to_the_guard_too(
@@ -101,10 +107,7 @@ def test_a_session_whose_close_was_lost_on_its_way_is_left_to_the_guard_too(
         leaving.hold()
         leaving.loop.call_later(100, lambda: proxy.cut(shut=True))
         leaving.leave()
-        assert leaving.has_guard
-        assert observer.exists(HELD) is not None
-        assert close_previous(str(tmp_path), [split_address(address)])
-        assert eventually(lambda: observer.exists(HELD) is None)
+        leaving.assert_left_to_others(observer, address)
 
 
 def test_who_has_never_seen_zookeeper_leaves_the_session_before_to_the_next_process(
