@@ -276,12 +276,12 @@ class LogDir:
         )
         folder = f"{self.path}/{partition.folder}"
         opened = recovery.open_log(self, partition, folder, settings, found, self.workers)
+        self.logs[partition] = opened.log
         settle_unsynced(opened.log, is_doubtful=not (self.was_closed or self.boot_is_noted))
         opened.log.was_flushed = found.recovery_point > 0
         is_crash = self.boot_is_noted and not (self.same_boot or self.was_closed)
         if is_crash and not opened.log.was_flushed:
             mark_if_lost(self.disk, folder)
-        self.logs[partition] = opened.log
         self.checked_bytes += opened.checked_bytes
         self.cut_bytes += opened.cut_bytes
 

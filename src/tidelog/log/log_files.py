@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from tidelog.base.errors import ErrorCode, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.log_settings import LogSettings
-from tidelog.base.ports import Disk, File
+from tidelog.base.ports import Disk
 from tidelog.log import snapshots
 from tidelog.log.checkpoints import (
     LEADER_EPOCHS_UNSYNCED,
@@ -30,17 +30,14 @@ from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.files import (
     DELETED,
     LOG,
-    OFFSET_INDEX,
     SEGMENT_KINDS,
     SNAPSHOT,
-    TIME_INDEX,
-    TXN_INDEX,
     OpenFiles,
     file_name,
     remove_if_there,
     write_whole,
 )
-from tidelog.log.flush import Flush
+from tidelog.log.flush import Flush, paths_to_sync
 from tidelog.log.producers import Producers
 from tidelog.log.roll import Roll, Snapshot
 from tidelog.log.segment import Segment
@@ -95,6 +92,8 @@ class LogFiles:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.durable_recovery_point = 0
+        self.behind_hole = 0
+        """No segment above it begins elsewhere than where what comes before it ends."""
         self.last_flush_ms = 0
         self.snapshot_offset = 0
         self.closed_at = -1
@@ -138,6 +137,8 @@ class LogFiles:
     def end_roll(self, roll: Roll) -> Segment:
         for lot in roll.lots:
             lot.end()
+        if roll.ending.next_offset < roll.segment.base_offset:
+            self.behind_hole = roll.segment.base_offset
         self.segments.active.close_for_writing()
         self.end_snapshot(roll.snapshot)
         self._snapshot_position = 0
@@ -229,42 +230,36 @@ class LogFiles:
 
     def begin_flush(self) -> Flush:
         """What must be synced so that all that is in the log now is durable."""
-        files: list[File] = []
+        paths: list[str] = []
         for index, segment in enumerate(self.segments.all):
             if self.segments.end_of(index, self.log_end_offset) >= self.recovery_point:
-                files += self._files_to_sync(segment)
+                paths += paths_to_sync(segment)
+        if self.names_changed:
+            paths.append(f"{self.folder}/{PARTITION_METADATA}")
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         flush = Flush(
             disk=self.disk,
             folder=self.folder,
             upto=self.log_end_offset,
             truncations=self.truncations,
-            files=files,
+            active=self.segments.active.open_file(),
+            paths=paths,
             names_changed=self.names_changed,
             epochs=epochs,
         )
         self.epochs.changed = self.names_changed = False
         return flush
 
-    def _files_to_sync(self, segment: Segment) -> list[File]:
-        """A closed segment's indexes too: nobody makes them again after the next crash."""
-        files = [segment.open_file()]
-        kinds = [TXN_INDEX] if segment.file is not None else [OFFSET_INDEX, TIME_INDEX, TXN_INDEX]
-        paths = [segment.path(kind) for kind in kinds]
-        paths.append(f"{self.folder}/{file_name(segment.base_offset, SNAPSHOT)}")
-        if self.names_changed:
-            paths.append(f"{self.folder}/{PARTITION_METADATA}")
-        return files + [
-            self.disk.open(path, "write") for path in paths if self.disk.stat(path) is not None
-        ]
-
     def end_flush(self, flush: Flush, now_ms: int) -> None:
         """What began before a truncation says nothing about the log after it, and what was
-        written may have to be written again."""
+        written may have to be written again. What lies behind a hole is believed for the sake of
+        the recovery point alone."""
         if flush.truncations == self.truncations and self.home.failure is None:
             self.recovery_point = max(self.recovery_point, flush.upto)
             self.last_flush_ms = now_ms
             self.was_flushed = True
+            if self.durable_recovery_point < self.behind_hole:
+                self.home.persist_recovery_points()
         else:
             self.epochs.changed = self.names_changed = True
 
@@ -338,8 +333,9 @@ class LogFiles:
         if self.lost_from is None:
             self.epochs.advance_log_start(start)
 
-    def truncated(self) -> None:
+    def truncated(self, end: int) -> None:
         self.truncations += 1
+        self.behind_hole = min(self.behind_hole, end)
         self._snapshot_position = 0
 
     def check_online(self) -> None:

@@ -89,6 +89,8 @@ def open_log(
     if log.segments.all:
         _Check(opened, found, workers).run()
     _settle_bounds(log, found)
+    if log.segments.closed:
+        log.behind_hole = log.segments.active.base_offset
     # Those that a process gave before it died may not be durable yet, whatever has been since; nor
     # those of a log that was empty at a stop.
     log.names_changed |= not (found.was_closed and log.log_end_offset)

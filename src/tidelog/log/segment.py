@@ -243,6 +243,11 @@ class Segment(SegmentReader):
         entries that are missing would never be noticed."""
         return self.time_index.begin_write() + self.offset_index.begin_write()
 
+    @property
+    def next_offset(self) -> int:
+        """The one behind its last batch, as long as it is active."""
+        return self._tail_next[-1] if self._tail_next else self.base_offset
+
     def close_for_writing(self) -> None:
         """Makes it a closed segment."""
         self.write_indexes()
@@ -296,7 +301,7 @@ class Segment(SegmentReader):
             self.rebuild_indexes(disk)
         first_timestamp = self.read_first_timestamp()
         self.first_timestamp = first_timestamp if first_timestamp >= 0 else NEVER_MS
-        return self._tail_next[-1] if self._tail_next else self.base_offset
+        return self.next_offset
 
     def _load_indexes(self, end: int) -> None:
         positions = [position for _, position in self.offset_index.entries()]

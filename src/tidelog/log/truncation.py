@@ -175,7 +175,7 @@ def _announce(log: PartitionLog, *, log_start: int, end: int) -> None:
     until now counts too: a checkpoint under way may be about to write it."""
     start_is_lower = log_start < log.log_start_offset
     point_before = max(log.recovery_point, log.durable_recovery_point)
-    log.truncated()
+    log.truncated(end)
     _drop_swaps(log)
     log.log_start_offset = log_start
     log.recovery_point = min(log.recovery_point, end)
