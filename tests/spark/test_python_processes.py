@@ -88,36 +88,6 @@ def test_reading_does_not_import_pandas(log_server: Server, topic: str) -> None:
     assert "pandas" not in found
 
 
-WRITTEN = """
-import pyarrow as pa
-from pyspark.sql.types import BinaryType, StructField, StructType
-from tidelog.spark.sink import TidelogWriter
-from tidelog.spark.sink_options import SinkOptions
-schema = StructType([StructField("value", BinaryType())])
-options = {"kafka.bootstrap.servers": SERVERS, "topic": TOPIC}
-writer = TidelogWriter(SinkOptions.parse(options, is_stream=False), schema, overwrite=False)
-batch = pa.RecordBatch.from_arrays([pa.array([b"value"], pa.binary())], names=["value"])
-"""
-WRITE = "assert writer.write(iter([batch])).rows == 1\n"
-SET_ASIDE = """
-import gc
-print(gc.get_freeze_count() <= first)
-"""
-
-
-@pytest.mark.parametrize(
-    ("made", "task"), [(MADE + PLANNED, READ), (WRITTEN, WRITE)], ids=["read", "write"]
-)
-def test_modules_are_set_aside_once_before_garbage_is_collected_after_each_task(
-    log_server: Server, topic: str, made: str, task: str
-) -> None:
-    noted = "import gc\nfirst = gc.get_freeze_count()\nassert first > 10_000, first\n"
-    told = f"SERVERS, TOPIC = {log_server.address!r}, {topic!r}\n{made}{task}{noted}{task}"
-    command = [sys.executable, "-c", told + SET_ASIDE]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.stdout, found.stderr) == ("True\n", "")
-
-
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
     """A virtual environment as far as the script looks at it, and its PySpark."""

@@ -24,7 +24,6 @@ from tidelog.spark.deciding import Deciding
 from tidelog.spark.decisions import Decision, Task, run_in_batch
 from tidelog.spark.sink_columns import check_columns
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.tasks import set_modules_aside
 
 Messages = list[WriterCommitMessage | None]
 
@@ -101,7 +100,6 @@ def _write(options: SinkOptions, batches: Iterator[Any]) -> TaskWritten:
     # Imported here: the compiled loops are for executors, and a driver starts sooner without.
     from tidelog.spark.task_writing import write_rows
 
-    set_modules_aside()
     counts = write_rows(options, batches)
     return TaskWritten(rows=counts.total(), rows_by_partition=dict(counts))
 
@@ -111,7 +109,6 @@ def _prepare(
 ) -> TaskWritten:
     from tidelog.spark.task_writing import Place, prepare_rows
 
-    set_modules_aside()
     context = _context()
     place = Place(*batch_of_task, context.partitionId(), context.attemptNumber())
     counts, transaction = prepare_rows(options, batches, place)

@@ -4,7 +4,6 @@ Spark makes readers in processes that neither plan nor read, and waits for each 
 row comes, so that nothing is imported here before it is needed.
 """
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,12 +29,4 @@ def read_partition(partition: InputPartition, options: SourceOptions) -> "Iterat
         return iter(())
     from tidelog.spark.reading import read_range
 
-    set_modules_aside()
     return read_range(partition.wanted, options)
-
-
-def set_modules_aside() -> None:
-    """For a process that Spark gives tasks, once it has imported what they need. Spark has it
-    collect garbage after each task, which else looks at all that was imported: 7 to 17 ms."""
-    if not gc.get_freeze_count():
-        gc.freeze()
