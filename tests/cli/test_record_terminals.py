@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fcntl import ioctl
 from pathlib import Path
+from termios import FIONREAD
 
 import pytest
 
@@ -224,6 +227,14 @@ def say(producer: "subprocess.Popen[bytes]", text: bytes) -> None:
     producer.stdin.flush()
 
 
+def all_is_taken(producer: "subprocess.Popen[bytes]") -> bool:
+    """Whether nothing is left in the pipe."""
+    assert producer.stdin is not None
+    left = array("i", [0])
+    ioctl(producer.stdin, FIONREAD, left)
+    return left[0] == 0
+
+
 def test_who_waits_for_a_line_is_told_what_has_become_of_the_last_one(tmp_path: Path) -> None:
     with bereft(tmp_path, "waiting") as (server, producer):
         assert producer.stderr is not None
@@ -238,7 +249,10 @@ def test_who_waits_for_a_line_is_told_what_has_become_of_the_last_one(tmp_path: 
 
 def test_ctrl_c_does_not_wait_for_a_server_that_is_gone(tmp_path: Path) -> None:
     with bereft(tmp_path, "lost") as (_, producer):
-        say(producer, b"late\n")
+        for text in (b"late\n", b"half a line"):
+            # Who has taken the second has dealt with the first.
+            say(producer, text)
+            assert settled(lambda: all_is_taken(producer))
         assert producer.stderr is not None
         assert b"cannot reach" in producer.stderr.readline()
         producer.send_signal(signal.SIGINT)
