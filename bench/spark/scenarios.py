@@ -213,7 +213,7 @@ def ready_made(place: Place, value_bytes: int) -> dict[str, Any]:
 
 
 def others_session(place: Place) -> AbstractContextManager[Session]:
-    """A virtual machine that has run them compiles code that is worse for ours: by a tenth."""
+    """As the connector has one: what a virtual machine has run decides how it compiles."""
     return our_session(place.folder / "others")
 
 
