@@ -6,7 +6,7 @@ compared by its rate.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -126,6 +126,14 @@ def against_each(
     ]
 
 
+@contextmanager
+def beside_others(place: Place, sessions: Mapping[str, Session]) -> Iterator[dict[str, Session]]:
+    """The others that sources are compared with have a session, too, as the connector has: what a
+    virtual machine has run decides how it compiles."""
+    with our_session(place.folder / "others") as others:
+        yield {**dict.fromkeys((ROWS, PARQUET, READY), others), **sessions}
+
+
 # -- reading
 
 
@@ -170,11 +178,12 @@ def aggregation(place: Place) -> list[Row]:
     topic = place.topic(100)
 
     def warm(sessions: Mapping[str, Session]) -> list[Row]:
-        return [
-            found
-            for value_bytes in place.effort.sizes
-            for found in warm_aggregation(place, sessions, value_bytes)
-        ]
+        with beside_others(place, sessions) as every:
+            return [
+                found
+                for value_bytes in place.effort.sizes
+                for found in warm_aggregation(place, every, value_bytes)
+            ]
 
     name = "read 100 B into an aggregation"
 
@@ -187,13 +196,11 @@ def aggregation(place: Place) -> list[Row]:
 def warm_aggregation(place: Place, sessions: Mapping[str, Session], value_bytes: int) -> list[Row]:
     topic = place.topic(value_bytes)
     name = f"read {SIZES[value_bytes]} into an aggregation, warm"
-    with others_session(place) as others:
-        files = as_files(place, others, topic)
-        all_of_them = [reader(place, sessions, kind, topic) for kind in place.kinds]
-        all_of_them.append(reader(place, {ROWS: others}, ROWS, topic))
-        all_of_them.append(aggregator(others, PARQUET, files))
-        all_of_them.append(aggregator(others, READY, ready_made(place, value_bytes)))
-        found = rates(name, all_of_them, place.effort.rounds, 2)
+    files = as_files(place, sessions[PARQUET], topic)
+    all_of_them = [reader(place, sessions, kind, topic) for kind in [*place.kinds, ROWS]]
+    all_of_them.append(aggregator(sessions[PARQUET], PARQUET, files))
+    all_of_them.append(aggregator(sessions[READY], READY, ready_made(place, value_bytes)))
+    found = rates(name, all_of_them, place.effort.rounds, 2)
     # What no source in Python is above.
     bound = {READY: found[READY], ROWS: found[ROWS]}
     return [
@@ -212,11 +219,6 @@ def ready_made(place: Place, value_bytes: int) -> dict[str, Any]:
     return {"format": READY, "options": options}
 
 
-def others_session(place: Place) -> AbstractContextManager[Session]:
-    """As the connector has one: what a virtual machine has run decides how it compiles."""
-    return our_session(place.folder / "others")
-
-
 def as_files(place: Place, session: Session, topic: str) -> dict[str, Any]:
     """The same data as Parquet."""
     files = {"format": "parquet", "options": {"path": place.new_folder()}}
@@ -228,14 +230,14 @@ def as_files(place: Place, session: Session, topic: str) -> dict[str, Any]:
 
 def into_files(place: Place) -> list[Row]:
     found: list[Row] = []
-    with place.sessions() as sessions, others_session(place) as others:
+    with place.sessions() as made, beside_others(place, made) as sessions:
         for value_bytes in place.effort.sizes:
             topic = place.topic(value_bytes)
-            files = as_files(place, others, topic)
+            files = as_files(place, sessions[PARQUET], topic)
             slow = place.topics.source(ROWS, topic, place.effort.slow_rows)
             sources = {kind: place.topics.source(kind, topic) for kind in place.kinds}
             writers = [
-                file_writer(place, sessions.get(kind, others), kind, source)
+                file_writer(place, sessions[kind], kind, source)
                 for kind, source in {**sources, ROWS: slow, PARQUET: files}.items()
             ]
             name = f"read {SIZES[value_bytes]} into Parquet, warm"
@@ -309,7 +311,8 @@ def worker_memory(place: Place) -> list[Row]:
     topic = place.topic(1000)
     rows = place.effort.rows[1000]
     with our_session(place.folder / OURS) as session:
-        small = rows // 10
+        # Enough to fill what a worker keeps, in `--quick` too.
+        small = rows // 3
         session.ask("aggregate", source=place.topics.source(OURS, topic, small))
         little = session.worker_mb_max()
         session.ask("aggregate", source=place.topics.source(OURS, topic))
