@@ -51,7 +51,7 @@ _IN: Final = {
         "fetch fetch_client fetch_in_steps follower_fetch frames header leader_tags one_fetch "
         "produce produce_answer topics values"
     ),
-    "tidelog.world.real": "clock connection disk loop network",
+    "tidelog.world.real": "clock connection disk handed loop nearby network",
 }
 """Folders, and what is compiled of them."""
 MODULES: Final = tuple(

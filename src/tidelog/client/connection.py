@@ -18,7 +18,8 @@ from tidelog.client.addresses import Address
 from tidelog.client.apis import API_VERSIONS, Api, choose_version
 from tidelog.client.building import Values, build
 from tidelog.client.errors import Unreachable
-from tidelog.client.sockets import Stream, connect, now_ms
+from tidelog.client.nearby_sockets import connect
+from tidelog.client.sockets import Lying, Stream, now_ms
 from tidelog.wire import codec
 from tidelog.wire.frames import FrameReader, ReceiveBuffers
 from tidelog.wire.header import request_header
@@ -84,21 +85,47 @@ class Connection:
         """The next answer frame, without its length; good until the next one is received. With
         `stall_ms`, one that has begun to come may take longer, as long as it does not stop for
         that long: a large one comes slowly where many share a network."""
-        size = INT32.unpack_from(self._fill(room.view(INT32.size), deadline_ms))[0]
+        return self._fill(room.view(self._size(room, deadline_ms)), deadline_ms, stall_ms)
+
+    def receive_around(
+        self, room: Room, deadline_ms: int, stall_ms: int
+    ) -> tuple[memoryview, Lying | None]:
+        """The same, but the first part that lies in a file is left out: its place in the answer is
+        there, and has anything in it."""
+        view = room.view(self._size(room, deadline_ms))
+        filled = 0
+        while filled < len(view):
+            lying = self._stream.lying(now_ms() + stall_ms)
+            if lying is None:
+                filled += self._receive_some(view[filled:], now_ms() + stall_ms)
+            else:
+                try:
+                    self._fill(view[filled + lying.size :], deadline_ms, stall_ms)
+                except BaseException:
+                    lying.close()
+                    raise
+                return view, lying
+        return view, None
+
+    def _size(self, room: Room, deadline_ms: int) -> int:
+        size: int = INT32.unpack_from(self._fill(room.view(INT32.size), deadline_ms))[0]
         if not 0 <= size <= ANSWER_BYTES_MAX:
             raise self.not_understood(f"a frame of {size} bytes")
-        return self._fill(room.view(size), deadline_ms, stall_ms)
+        return size
 
     def _fill(self, view: memoryview, deadline_ms: int, stall_ms: int | None = None) -> memoryview:
         filled = 0
         while filled < len(view):
             if stall_ms is not None:
                 deadline_ms = now_ms() + stall_ms
-            size = self._stream.receive_into(view[filled:], deadline_ms)
-            if size == 0:
-                raise Unreachable(self.address, f"{self.address} closed the connection")
-            filled += size
+            filled += self._receive_some(view[filled:], deadline_ms)
         return view
+
+    def _receive_some(self, view: memoryview, deadline_ms: int) -> int:
+        size = self._stream.receive_into(view, deadline_ms)
+        if size == 0:
+            raise Unreachable(self.address, f"{self.address} closed the connection")
+        return size
 
     @property
     def stream(self) -> Stream:

@@ -12,11 +12,15 @@ from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.connection import Room
 from tidelog.client.leaders import Led
-from tidelog.client.sockets import now_ms
+from tidelog.client.sockets import Lying, now_ms
 from tidelog.wire.fetch import TOPIC_IDS, FetchRequest
 from tidelog.wire.fetch_client import FetchedPartition, read_fetch_response, write_fetch_request
 
 _TOTAL_BYTES_MAX: Final = 0x7FFF_FFFF
+_LYING_BYTES: Final = 16 * 1024 * 1024
+"""What is asked for at once where it need not be received: questions cost, memory does not."""
+_LYING_FROM: Final = 1024 * 1024
+"""Whoever asks for less wants no more."""
 _NO_EPOCH: Final = -1
 _FROM_CONSUMER: Final = -1
 
@@ -25,6 +29,30 @@ _FROM_CONSUMER: Final = -1
 class FetchOptions:
     wait_ms_max: int
     isolation_level: int
+
+
+class Records:
+    """Those of an answer, which may lie in a file until they are wanted."""
+
+    def __init__(self, data: memoryview, lying: Lying | None) -> None:
+        self.size = len(data)
+        self._data = data
+        self._lying = lying
+
+    def piece(self, at: int, bytes_max: int) -> memoryview:
+        """What follows a position: of a file no more than so much, over and over into the same
+        memory; otherwise all of it."""
+        if self._lying is None:
+            return self._data[at:]
+        left = self.size - at
+        # A little more than that is no piece of its own.
+        read = self._data[: left if left < bytes_max * 3 // 2 else bytes_max]
+        self._lying.read_into(read, at)
+        return read
+
+    def close(self) -> None:
+        if self._lying is not None:
+            self._lying.close()
 
 
 class FetchLink:
@@ -37,6 +65,8 @@ class FetchLink:
         self._connection = client.connect(led.leader, now_ms() + client.timeout_ms)
         self._asked = 0
         self._version = 0
+        self.records: Records | None = None
+        """Of the last answer, until the next question."""
 
     @property
     def is_asked(self) -> bool:
@@ -45,10 +75,13 @@ class FetchLink:
 
     def ask(self, place: tuple[str, int], led: Led, offset: int, bytes_max: int) -> None:
         assert not self._asked, "one question at a time"
+        self._forget_records()
         topic, partition = place
         api = apis.FETCH if led.topic_id else apis.limited(apis.FETCH, TOPIC_IDS - 1)
         version = apis.choose_version(api, self._connection.versions)
         named = led.topic_id if led.topic_id and version >= TOPIC_IDS else topic
+        if self._connection.stream.is_nearby and bytes_max >= _LYING_FROM:
+            bytes_max = max(bytes_max, _LYING_BYTES)
         request = FetchRequest()
         request.max_wait_ms = self._options.wait_ms_max
         request.min_bytes = 1
@@ -63,12 +96,25 @@ class FetchLink:
         self._asked, self._version = asked, version
 
     def answer(self, room: Room) -> FetchedPartition | None:
-        """What was asked for, with its records in `room`; None if the broker, because it is asked
-        too much, says nothing."""
+        """What was asked for, with its records in `self.records`, and those in `room`; None if the
+        broker, because it is asked too much, says nothing."""
         timeout_ms = self._client.timeout_ms
         deadline_ms = now_ms() + timeout_ms + self._options.wait_ms_max
-        frame = self._connection.receive(room, deadline_ms, stall_ms=timeout_ms)
+        frame, lying = self._connection.receive_around(room, deadline_ms, timeout_ms)
         asked, self._asked = self._asked, 0
+        fetched = None
+        try:
+            fetched = self._read(frame, asked)
+        finally:
+            records = None if fetched is None else fetched.records
+            if records and (lying is None or lying.size == len(records)):
+                self.records = Records(records, lying)
+            elif lying is not None:
+                lying.close()
+                raise self._connection.not_understood(f"{lying.size} bytes of a file")
+        return fetched
+
+    def _read(self, frame: memoryview, asked: int) -> FetchedPartition | None:
         try:
             response = read_fetch_response(frame, self._version)
         except KafkaError as error:
@@ -81,4 +127,10 @@ class FetchLink:
         return response.partitions[0] if response.partitions else None
 
     def close(self) -> None:
+        self._forget_records()
         self._client.disconnect(self._connection)
+
+    def _forget_records(self) -> None:
+        if self.records is not None:
+            self.records.close()
+            self.records = None

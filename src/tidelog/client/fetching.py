@@ -24,6 +24,8 @@ from tidelog.client.sockets import now_ms, pause_ms
 from tidelog.wire.fetch_client import FetchedPartition
 
 PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 1024 * 1024
+"""What is read at once of an answer that lies in a file: it stays in a processor's caches."""
 WAIT_MS_MAX: Final = 500
 READ_COMMITTED: Final = 1
 _ANSWER_BYTES: Final = 4096
@@ -134,6 +136,9 @@ class _Reading:
         self._bytes_max = reader.partition_bytes_max
         self._empty_answers = 0
         self._aborted: Sequence[tuple[int, int]] = ()
+        self._taken_up_to: int | None = None
+        """In the records of the answer that is being taken; None if there is none."""
+        self._piece_bytes = PIECE_BYTES
         self._deadline_ms = 0
         self.resume()
 
@@ -152,7 +157,18 @@ class _Reading:
     def next_chunk(self) -> memoryview:
         """May be empty, if there was nothing to be had."""
         try:
+            if self._taken_up_to is not None:
+                return self._take(self._taken_up_to)
             fetched = self._exchange()
+            if fetched is None:
+                return memoryview(b"")
+            if not fetched.records:
+                self._pass_hole(fetched)
+                return memoryview(b"")
+            self._aborted = fetched.aborted or ()
+            # What was aborted is told by the whole of an answer.
+            self._piece_bytes = len(fetched.records) if self._aborted else PIECE_BYTES
+            return self._take(0)
         except Unreachable as error:
             self._try_again(error)
             return memoryview(b"")
@@ -161,13 +177,6 @@ class _Reading:
                 raise
             self._try_again(error)
             return memoryview(b"")
-        if fetched is None:
-            return memoryview(b"")
-        if not fetched.records:
-            self._pass_hole(fetched)
-            return memoryview(b"")
-        self._aborted = fetched.aborted or ()
-        return self._take(fetched.records)
 
     def _exchange(self) -> FetchedPartition | None:
         if self._link is None:
@@ -206,19 +215,30 @@ class _Reading:
             f"the topic was deleted and made again: its id was {wanted_id} and is now {found_id}",
         )
 
-    def _take(self, records: memoryview) -> memoryview:
-        walked = self._walk(records)
-        if not walked.size and self._position < self._wanted.end <= walked.next_offset:
+    def _take(self, at: int) -> memoryview:
+        """The whole batches of the answer from a position on, as far as they are read at once."""
+        assert self._link is not None
+        assert self._link.records is not None
+        records = self._link.records
+        piece = records.piece(at, self._piece_bytes)
+        is_last = at + len(piece) == records.size
+        walked = self._walk(piece)
+        if walked.size:
             self._position = walked.next_offset
-            return records[:0]
-        if not walked.size:
+            self._taken_up_to = None if is_last or self.is_done else at + walked.size
+            self._progress()
+            if not self.is_done and self._taken_up_to is None:
+                self._ask_ahead()
+            return piece[: walked.size]
+        self._taken_up_to = None
+        if self._position < self._wanted.end <= walked.next_offset:
+            self._position = walked.next_offset
+        elif not is_last:
+            self._piece_bytes = max(walked.cut_bytes, 2 * len(piece))
+            self._taken_up_to = at
+        elif not at:
             self._ask_for_more(walked)
-            return records[:0]
-        self._position = walked.next_offset
-        self._progress()
-        if not self.is_done:
-            self._ask_ahead()
-        return records[: walked.size]
+        return piece[:0]
 
     def _walk(self, records: memoryview) -> Walked:
         try:
@@ -333,4 +353,5 @@ class _Reading:
 
     def _drop_link(self) -> None:
         self._link = None
+        self._taken_up_to = None
         self._reader.close()

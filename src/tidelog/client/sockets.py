@@ -1,7 +1,7 @@
-"""The outside, as the client needs it: TCP connections, and time to give up or to try again.
+"""The outside, as the client needs it: connections, and time to give up or to try again.
 
-The only file here that touches the operating system. System errors come out as `Unreachable`,
-with the address and a sentence for people.
+With `nearby_sockets` the only file here that touches the operating system. System errors come out
+as `Unreachable`, with the address and a sentence for people.
 """
 
 import os
@@ -9,7 +9,7 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.base.ports import Buffer
 from tidelog.client.addresses import Address
@@ -28,8 +28,21 @@ def pause_ms(delay_ms: int) -> None:
     time.sleep(delay_ms / 1000)
 
 
+class Lying(Protocol):
+    """A part of an answer that was not sent: it lies in a file."""
+
+    size: int
+
+    def read_into(self, buffer: memoryview, at: int) -> None:
+        """What lies from there on."""
+
+    def close(self) -> None: ...
+
+
 class Stream:
     """A connection as bytes in and bytes out."""
+
+    is_nearby = False
 
     def __init__(self, address: Address, connected: socket.socket) -> None:
         self.address = address
@@ -37,28 +50,32 @@ class Stream:
 
     def send(self, data: bytes, deadline_ms: int) -> None:
         try:
-            self._socket.settimeout(_seconds_until(deadline_ms))
+            self._socket.settimeout(seconds_until(deadline_ms))
             self._socket.sendall(data)
         except OSError as error:
-            raise _lost(self.address, error) from error
+            raise lost(self.address, error) from error
 
     def send_pieces(self, pieces: Sequence[Buffer], deadline_ms: int) -> None:
         """One after the other, without putting them together first."""
         left = [memoryview(piece) for piece in pieces]
         try:
             while left:
-                self._socket.settimeout(_seconds_until(deadline_ms))
+                self._socket.settimeout(seconds_until(deadline_ms))
                 left = _without(left, self._socket.sendmsg(left[:_PIECES_MAX]))
         except OSError as error:
-            raise _lost(self.address, error) from error
+            raise lost(self.address, error) from error
 
     def receive_into(self, buffer: memoryview, deadline_ms: int) -> int:
         """How many bytes came; 0 if the other side has closed."""
         try:
-            self._socket.settimeout(_seconds_until(deadline_ms))
+            self._socket.settimeout(seconds_until(deadline_ms))
             return self._socket.recv_into(buffer)
         except OSError as error:
-            raise _lost(self.address, error) from error
+            raise lost(self.address, error) from error
+
+    def lying(self, _deadline_ms: int) -> Lying | None:
+        """What comes next, if it lies in a file: it is taken out of what is received."""
+        return None
 
     def close(self) -> None:
         self._socket.close()
@@ -76,10 +93,10 @@ def readable(streams: Sequence[Stream], wait_ms: int) -> list[Stream]:
     return [by_number[number] for number, _ in poll.poll(wait_ms)]
 
 
-def connect(address: Address, deadline_ms: int) -> Stream:
+def open_stream(address: Address, deadline_ms: int) -> Stream:
     try:
         connected = socket.create_connection(
-            (address.host, address.port), _seconds_until(deadline_ms)
+            (address.host, address.port), seconds_until(deadline_ms)
         )
     except UnicodeError:
         raise Unreachable(address, f"cannot reach {address}: not the name of a host") from None
@@ -98,7 +115,7 @@ def _without(pieces: list[memoryview], size: int) -> list[memoryview]:
     return []
 
 
-def _seconds_until(deadline_ms: int) -> float:
+def seconds_until(deadline_ms: int) -> float:
     left_ms = deadline_ms - now_ms()
     if left_ms <= 0:
         raise TimeoutError
@@ -115,7 +132,7 @@ def _advice(error: OSError) -> str:
     return _reason(error)
 
 
-def _lost(address: Address, error: OSError) -> Unreachable:
+def lost(address: Address, error: OSError) -> Unreachable:
     if isinstance(error, TimeoutError):
         why = f"{address} did not answer in time"
     else:

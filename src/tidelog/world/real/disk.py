@@ -12,6 +12,7 @@ import os
 import stat
 
 from tidelog.base.ports import Buffer, File, FileInfo, Lock, OpenMode
+from tidelog.world.real.handed import before_cutting
 
 _FLAGS = {
     "read": os.O_RDONLY | os.O_CLOEXEC,
@@ -86,6 +87,7 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         try:
+            before_cutting(self._descriptor, size)
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise _with_name(error, self._path) from None

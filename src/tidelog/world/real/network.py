@@ -13,6 +13,12 @@ from collections.abc import Callable
 from tidelog.base.ports import Connection, Receiver
 from tidelog.world.real.connection import RealConnection
 from tidelog.world.real.loop import EpollLoop
+from tidelog.world.real.nearby import (
+    NearbyConnection,
+    is_of_this_user,
+    listen_beside,
+    peer_beside,
+)
 from tidelog.world.real.opening import Opening
 from tidelog.world.real.sockets import (
     SYSTEM,
@@ -35,14 +41,24 @@ _EXHAUSTED_PAUSE_MS = 1_000
 
 
 class RealListener:
-    def __init__(self, network: "RealNetwork", listening: socket.socket, accept: Accept) -> None:
+    """One socket. `beside` is another one for the same port, that ends with it."""
+
+    def __init__(
+        self,
+        network: "RealNetwork",
+        listening: socket.socket,
+        accept: Accept,
+        beside: "RealListener | None" = None,
+    ) -> None:
         self._network = network
         self._loop = network.loop
         self._socket = listening
         self._accept = accept
         self._is_exhausted = False
         self._is_closed = False
-        self.port: int = listening.getsockname()[1]
+        self._beside = beside
+        self._is_nearby = listening.family == socket.AF_UNIX
+        self.port: int = 0 if self._is_nearby else listening.getsockname()[1]
         self._listen()
 
     def close(self) -> None:
@@ -50,6 +66,8 @@ class RealListener:
             self._is_closed = True
             self._loop.unwatch(self._socket.fileno())
             self._socket.close()
+        if self._beside is not None:
+            self._beside.close()
 
     def _listen(self) -> None:
         if not self._is_closed:
@@ -70,7 +88,12 @@ class RealListener:
                 # The peer was gone before it was its turn; the next may be fine.
                 continue
             self._is_exhausted = False
-            self._network.begin(accepted, describe_address(address), self._accept)
+            if not self._is_nearby:
+                self._network.begin(accepted, describe_address(address), self._accept)
+            elif is_of_this_user(accepted):
+                self._network.begin(accepted, peer_beside(accepted), self._accept)
+            else:
+                accepted.close()
 
     def _rest(self, error: OSError) -> None:
         """Out of descriptors or memory: whoever waits goes on waiting, for a moment at a time,
@@ -105,7 +128,13 @@ class RealNetwork:
     # The port.
 
     def listen(self, host: str, port: int, accept: Accept) -> RealListener:
-        return RealListener(self, open_listening(host, port, self._options), accept)
+        listening = open_listening(host, port, self._options)
+        try:
+            beside = listen_beside(listening, self._options.backlog)
+        except OSError:
+            listening.close()
+            raise
+        return RealListener(self, listening, accept, RealListener(self, beside, accept))
 
     def connect(self, host: str, port: int, opened: Opened) -> None:
         def found(addresses: list[Address] | Exception) -> None:
@@ -130,7 +159,8 @@ class RealNetwork:
     def begin(self, connected: socket.socket, peer: str, accept: Accept) -> None:
         """Makes a connection of a socket, if somebody wants it."""
         prepare_connected(connected)
-        connection = RealConnection(self.loop, connected, peer, self.connections)
+        kind = NearbyConnection if connected.family == socket.AF_UNIX else RealConnection
+        connection = kind(self.loop, connected, peer, self.connections)
         try:
             receiver = accept(connection)
         except Exception as error:
