@@ -4,13 +4,15 @@ Buffers are as large as the records could need and are cut to what was used: mem
 never touched costs nothing, and keys and values are copied once.
 """
 
+import ctypes
 from collections.abc import Collection
+from functools import cache
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from tidelog.records import decoded_rows as layout
+from tidelog.records.arrays import numbers
 from tidelog.records.native import fill_headers
 
 HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
@@ -25,46 +27,55 @@ SCHEMA: Final = pa.schema(
     ]
 )
 ALL_COLUMNS: Final = tuple(SCHEMA.names)
+_INT64: Final = 8
+_INT32: Final = 4
+_BYTE: Final = 1
 
 
 class _Space:
-    """A buffer of Arrow's, and the same bytes for a kernel."""
+    """A buffer of Arrow's, and for a kernel where it is, and how many items it has."""
 
-    def __init__(self, count: int, dtype: Any) -> None:
-        self.buffer = pa.allocate_buffer(count * np.dtype(dtype).itemsize, resizable=True)
-        self.array = np.frombuffer(self.buffer, dtype)
+    __slots__ = ("_buffer", "_item_bytes", "words")
+
+    def __init__(self, count: int, item_bytes: int) -> None:
+        self._buffer = pa.allocate_buffer(count * item_bytes, resizable=True)
+        self._item_bytes = item_bytes
+        self.words = [self._buffer.address, count]
+
+    def set(self, byte: int, count: int) -> None:
+        """The first items, each of so many bytes that are all the same."""
+        ctypes.memset(self.words[0], byte, min(count, self.words[1]) * self._item_bytes)
 
     def cut(self, count: int) -> Any:
-        """The first `count` items, as Arrow has them; the kernel's view ends."""
-        size = count * self.array.itemsize
-        del self.array
-        self.buffer.resize(size, shrink_to_fit=True)
-        return self.buffer
+        """The first `count` items, as Arrow has them, who may move them."""
+        self._buffer.resize(count * self._item_bytes, shrink_to_fit=True)
+        return self._buffer
 
 
 class _CellSpace:
     """A column of bytes in the making."""
 
     def __init__(self, rows: int, content_bytes: int) -> None:
-        self.ends = _Space(rows + 1, np.int32)
-        self.valid = _Space(rows + 7 >> 3, np.uint8)
-        self.content = _Space(content_bytes, np.uint8)
-        self.used = np.zeros(2, np.int64)
-        self.ends.array[0] = 0
-        self.valid.array.fill(0xFF)
+        self.ends = _Space(rows + 1, _INT32)
+        self.valid = _Space(rows + 7 >> 3, _BYTE)
+        self.content = _Space(content_bytes, _BYTE)
+        self.used = numbers(0, 0)
+        self.ends.set(0, 1)
+        self.valid.set(0xFF, rows + 7 >> 3)
 
-    def cells(self) -> layout.Cells:
-        return layout.Cells(self.ends.array, self.valid.array, self.content.array, self.used)
+    def cells(self) -> list[int]:
+        """`decoded_rows.Cells`, as a kernel takes them."""
+        used = self.used.buffer_info()
+        return [*self.ends.words, *self.valid.words, *self.content.words, *used]
 
     def finish(self, rows: int) -> pa.BinaryArray:
-        content_bytes, nulls = self.used.tolist()
+        content_bytes, nulls = self.used
         valid = self.valid.cut(rows + 7 >> 3) if nulls else None
         buffers = [valid, self.ends.cut(rows + 1), self.content.cut(content_bytes)]
         return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers, nulls)
 
 
-_NO_BYTES: Final = np.empty(0, np.uint8)
-_UNWANTED: Final = layout.Cells(np.empty(0, np.int32), _NO_BYTES, _NO_BYTES, np.empty(0, np.int64))
+_UNWANTED: Final = [0] * 8
 
 
 class Columns:
@@ -74,37 +85,39 @@ class Columns:
         self, rows: int, content_bytes: int, names: Collection[str], offsets: tuple[int, int]
     ) -> None:
         self._names = [name for name in ALL_COLUMNS if name in names]
-        self._offset = _Space(rows, np.int64)
-        self._timestamp = _Space(rows, np.int64)
-        self._timestamp_type = _Space(rows, np.int32)
+        self._offset = _Space(rows, _INT64)
+        self._timestamp = _Space(rows, _INT64)
+        self._timestamp_type = _Space(rows, _INT32)
         self._key = _CellSpace(rows, content_bytes) if "key" in names else None
         self._value = _CellSpace(rows, content_bytes) if "value" in names else None
         self._headers = "headers" in names
         lists = rows if self._headers else -1
-        self._header_ends = _Space(lists + 1, np.int32)
-        self._header_valid = _Space(max(lists, 0) + 7 >> 3, np.uint8)
-        self._header_ends.array[:1] = 0
-        self._header_valid.array.fill(0xFF)
-        self.totals = np.zeros(layout.TOTALS, np.int64)
-        self.rows = layout.Rows(
+        self._header_ends = _Space(lists + 1, _INT32)
+        self._header_valid = _Space(max(lists, 0) + 7 >> 3, _BYTE)
+        self._header_position = _Space(max(lists, 0), _INT64)
+        self._header_ends.set(0, 1)
+        self._header_valid.set(0xFF, max(lists, 0) + 7 >> 3)
+        self._totals = numbers(*[0] * layout.TOTALS)
+        self.rows = [
             *offsets,
-            self._offset.array,
-            self._timestamp.array,
-            self._timestamp_type.array,
-            self._key.cells() if self._key else _UNWANTED,
-            self._value.cells() if self._value else _UNWANTED,
-            self._header_ends.array,
-            self._header_valid.array,
-            np.empty(max(lists, 0), np.int64),
-            self.totals,
-        )
+            *self._offset.words,
+            *self._timestamp.words,
+            *self._timestamp_type.words,
+            *(self._key.cells() if self._key else _UNWANTED),
+            *(self._value.cells() if self._value else _UNWANTED),
+            *self._header_ends.words,
+            *self._header_valid.words,
+            *self._header_position.words,
+            *self._totals.buffer_info(),
+        ]
+        """`decoded_rows.Rows`, as a kernel takes them."""
 
     def finish(self, source: Any, bodies: Any) -> pa.RecordBatch:
-        totals = self.totals.tolist()
+        totals = self._totals
         rows = totals[layout.ROWS]
         wanted = self._headers and totals[layout.HEADERS]
         entries = self._header_entries(source, bodies) if wanted else None
-        # Cutting a buffer may move it: no view of one may be left.
+        # Cutting a buffer may move it: nobody may write where it was.
         del self.rows
         made: dict[str, Any] = {
             "offset": _numbers(pa.int64(), rows, self._offset),
@@ -117,11 +130,11 @@ class Columns:
             made["value"] = self._value.finish(rows)
         if self._headers:
             made["headers"] = self._header_lists(rows, totals[layout.HEADER_NULLS], entries)
-        schema = pa.schema([SCHEMA.field(name) for name in self._names])
+        schema = _schema_of(tuple(self._names))
         return pa.RecordBatch.from_arrays([made[name] for name in self._names], schema=schema)
 
     def _header_entries(self, source: Any, bodies: Any) -> pa.StructArray:
-        totals = self.totals.tolist()
+        totals = self._totals
         count = totals[layout.HEADERS]
         keys = _CellSpace(count, totals[layout.HEADER_KEY_BYTES])
         values = _CellSpace(count, totals[layout.HEADER_VALUE_BYTES])
@@ -135,6 +148,11 @@ class Columns:
             return pa.nulls(rows, kind)
         buffers = [self._header_valid.cut(rows + 7 >> 3), self._header_ends.cut(rows + 1)]
         return pa.ListArray.from_buffers(kind, rows, buffers, nulls, children=[entries])
+
+
+@cache
+def _schema_of(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([SCHEMA.field(name) for name in names])
 
 
 def _numbers(kind: Any, rows: int, space: _Space) -> pa.Array:
