@@ -1,8 +1,8 @@
 """Reading ranges of offsets in bulk: encoded batches, chunk by chunk, with no Python per record.
 
-A chunk lies in memory that the next one overwrites. The question for the next chunk is sent
-before a chunk is handed out, so that it is under way while the caller works. A partition that
-moves to another broker is followed there; offsets that are gone raise `DataLost`.
+A chunk lies in memory that the next one overwrites. The next question is sent before the last
+chunk of an answer is handed out, so that what comes next is under way while the caller works. A
+partition that moves to another broker is followed there; offsets that are gone raise `DataLost`.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -166,8 +166,6 @@ class _Reading:
                 self._pass_hole(fetched)
                 return memoryview(b"")
             self._aborted = fetched.aborted or ()
-            # What was aborted is told by the whole of an answer.
-            self._piece_bytes = len(fetched.records) if self._aborted else PIECE_BYTES
             return self._take(0)
         except Unreachable as error:
             self._try_again(error)
@@ -220,7 +218,8 @@ class _Reading:
         assert self._link is not None
         assert self._link.records is not None
         records = self._link.records
-        piece = records.piece(at, self._piece_bytes)
+        # What was aborted is told by the whole of an answer.
+        piece = records.piece(at, records.size if self._aborted else self._piece_bytes)
         is_last = at + len(piece) == records.size
         walked = self._walk(piece)
         if walked.size:
@@ -263,6 +262,7 @@ class _Reading:
 
     def _progress(self) -> None:
         self._bytes_max = self._reader.partition_bytes_max
+        self._piece_bytes = PIECE_BYTES
         self._empty_answers = 0
         self.resume()
 

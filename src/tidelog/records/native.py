@@ -1,9 +1,9 @@
 """Kernels as a process without numba calls them: by address, with plain memory.
 
 A `Kernel` takes numbers, buffers, tuples of those, and lists of words that are ready, as its
-declaration in `..._kernels.py` says, and answers with a number. It runs without the interpreter lock. What is handed to the
-code is one array of 64-bit words: a number is a word, a buffer its address and its shape,
-a tuple what is in it. Where the code comes from is `native_code`'s business.
+declaration in `..._kernels.py` says, and answers with a number. It runs without the interpreter
+lock. What is handed to the code is one array of 64-bit words: a number is a word, a buffer its
+address and its shape, a tuple what is in it. Where the code comes from is `native_code`'s business.
 """
 
 import ctypes
