@@ -21,13 +21,9 @@ def connect(address: Address, deadline_ms: int) -> Stream:
     for name in _names_of(address):
         nearby = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         nearby.setblocking(False)
-        try:
-            nearby.connect(name)
-            if _is_of_this_user(nearby):
-                return NearbyStream(address, nearby)
-        except OSError:
-            # Nobody is there, or too many are waiting: the port is for all of them.
-            pass
+        # An error here: nobody is there, or too many are waiting. The port is for all of them.
+        if nearby.connect_ex(name) == 0 and _is_of_this_user(nearby):
+            return NearbyStream(address, nearby)
         nearby.close()
     return open_stream(address, deadline_ms)
 
