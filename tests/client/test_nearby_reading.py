@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from support.bulk import batch_of, filled, made, records_in, whole
 from support.servers import Server, TidelogServer
-from tidelog.client import connection
+from tidelog.client import fetch_link
 from tidelog.client.client import Client
 from tidelog.client.fetching import PARTITION_BYTES_MAX, PIECE_BYTES, READ_COMMITTED, RangeReader
 from tidelog.client.sockets import open_stream
@@ -53,7 +53,7 @@ def through_the_port(
     address: str, topic: str, end: int, patch: pytest.MonkeyPatch, isolation_level: int = 0
 ) -> list[Chunk]:
     with patch.context() as patched:
-        patched.setattr(connection, "connect", open_stream)
+        patched.setattr(fetch_link, "open_nearest", open_stream)
         return chunks(address, topic, end, isolation_level)
 
 

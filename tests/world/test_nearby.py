@@ -13,9 +13,10 @@ import pytest
 from support.peers import LOCAL, Peer, World, worlds
 from tidelog.base.nearby import ANY_HOST, HEAD, name_beside
 from tidelog.base.ports import Connection
+from tidelog.client import nearby_sockets
 from tidelog.client.addresses import Address
 from tidelog.client.errors import Unreachable
-from tidelog.client.nearby_sockets import NearbyStream, connect
+from tidelog.client.nearby_sockets import NearbyStream, open_nearest
 from tidelog.client.sockets import Lying, Stream, now_ms
 
 NOBODY = 65_534
@@ -56,7 +57,7 @@ def listening(world: World, host: str = LOCAL) -> tuple[int, list[Peer]]:
 
 def met(world: World) -> tuple[NearbyStream, Peer]:
     port, peers = listening(world)
-    stream = connect(Address(LOCAL, port), soon())
+    stream = open_nearest(Address(LOCAL, port), soon())
     assert isinstance(stream, NearbyStream)
     world.until(lambda: bool(peers))
     return stream, peers[0]
@@ -222,7 +223,7 @@ def test_a_connection_that_is_aborted_says_no_more(world: World) -> None:
 def test_a_broker_of_all_interfaces_is_found_by_each_of_them(world: World) -> None:
     port, peers = listening(world, "")
     for host in (LOCAL, "localhost", "127.0.0.2"):
-        stream = connect(Address(host, port), soon())
+        stream = open_nearest(Address(host, port), soon())
         assert isinstance(stream, NearbyStream), host
         stream.close()
     world.until(lambda: len(peers) == 3)
@@ -231,13 +232,13 @@ def test_a_broker_of_all_interfaces_is_found_by_each_of_them(world: World) -> No
 def test_a_broker_of_one_address_is_not_found_by_another(world: World) -> None:
     port, peers = listening(world)
     with pytest.raises(Unreachable, match="connection refused"):
-        connect(Address("127.0.0.2", port), soon())
+        open_nearest(Address("127.0.0.2", port), soon())
     assert peers == []
 
 
 def test_whatever_has_only_a_port_is_reached_through_it() -> None:
     with socket.create_server((LOCAL, 0)) as server:
-        stream = connect(Address(*server.getsockname()), soon())
+        stream = open_nearest(Address(*server.getsockname()), soon())
         assert type(stream) is Stream
         stream.close()
 
@@ -247,7 +248,7 @@ def test_behind_a_listener_that_is_closed_nobody_is(world: World) -> None:
     for listener in world.listeners:
         listener.close()
     with pytest.raises(Unreachable, match="connection refused"):
-        connect(Address(LOCAL, port), soon())
+        open_nearest(Address(LOCAL, port), soon())
     world.listeners.append(world.network.listen(LOCAL, port, lambda _: None))
 
 
@@ -292,7 +293,7 @@ def test_another_user_who_took_a_name_is_not_believed() -> None:
         ) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == "\n"
-            stream = connect(address, soon())
+            stream = open_nearest(address, soon())
             assert type(stream) is Stream
             stream.close()
             other.communicate("")
@@ -310,3 +311,20 @@ def test_a_head_that_comes_in_parts_is_one() -> None:
     theirs.close()
     assert stream.receive_into(memoryview(bytearray(1)), soon()) == 0
     stream.close()
+
+
+def test_where_descriptors_do_not_come_through_the_port_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearby_sockets, "_Way", type("_Way", (), {"is_open": True}))
+    port, _ = listening(world)
+    ours, theirs = socket.socketpair()
+    stream = NearbyStream(Address(LOCAL, port), ours)
+    with theirs:
+        theirs.sendall(HEAD.pack(4, 0))
+        with pytest.raises(Unreachable, match="handed over a file that did not come"):
+            stream.receive_into(memoryview(bytearray(1)), soon())
+    stream.close()
+    port_stream = open_nearest(Address(LOCAL, port), soon())
+    assert type(port_stream) is Stream
+    port_stream.close()

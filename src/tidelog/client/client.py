@@ -18,7 +18,7 @@ from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, Leaderships, Topic, read_cluster
 from tidelog.client.connection import Connection
 from tidelog.client.errors import Unreachable
-from tidelog.client.sockets import now_ms, pause_ms
+from tidelog.client.sockets import Opener, now_ms, open_stream, pause_ms
 from tidelog.wire.frames import ReceiveBuffers
 
 TIMEOUT_MS: Final = 30_000
@@ -131,10 +131,10 @@ class Client(Closing):
             self._cluster = None
             pause_ms(_PAUSE_MS)
 
-    def connect(self, broker_id: int, deadline_ms: int) -> Connection:
+    def connect(self, broker_id: int, deadline_ms: int, opener: Opener = open_stream) -> Connection:
         """A connection of the caller's own, closed with the client unless it is given back."""
         address = self._address(broker_id, deadline_ms)
-        connection = Connection.open(address, self._client_id, self._buffers, deadline_ms)
+        connection = Connection.open(address, self._client_id, self._buffers, deadline_ms, opener)
         self._lent.append(connection)
         return connection
 

@@ -18,8 +18,8 @@ from tidelog.client.addresses import Address
 from tidelog.client.apis import API_VERSIONS, Api, choose_version
 from tidelog.client.building import Values, build
 from tidelog.client.errors import Unreachable
-from tidelog.client.nearby_sockets import connect
-from tidelog.client.sockets import Lying, Stream, now_ms
+from tidelog.client.sockets import Lying, Opener, Stream, now_ms, open_stream
+from tidelog.records.arrays import mapped
 from tidelog.wire import codec
 from tidelog.wire.frames import FrameReader, ReceiveBuffers
 from tidelog.wire.header import request_header
@@ -29,16 +29,17 @@ ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class Room:
-    """Memory to receive into, over and over; it grows with what it must hold."""
+    """Memory to receive into, over and over; it grows with what it must hold. What is not received
+    into takes none."""
 
     def __init__(self, size: int = 0) -> None:
-        self._memory = bytearray(size)
+        self._memory = mapped(size)
 
     def view(self, size: int) -> memoryview:
         if size > len(self._memory):
-            # Another one, since views on the first may be in use, and then it cannot grow.
-            self._memory = bytearray(size)
-        return memoryview(self._memory)[:size]
+            # Another one, since views on the first may be in use.
+            self._memory = mapped(size)
+        return self._memory[:size]
 
 
 class Connection:
@@ -53,10 +54,15 @@ class Connection:
 
     @classmethod
     def open(
-        cls, address: Address, client_id: str, buffers: ReceiveBuffers, deadline_ms: int
+        cls,
+        address: Address,
+        client_id: str,
+        buffers: ReceiveBuffers,
+        deadline_ms: int,
+        opener: Opener = open_stream,
     ) -> "Connection":
         """Connected, and the versions agreed on."""
-        connection = cls(connect(address, deadline_ms), client_id, buffers)
+        connection = cls(opener(address, deadline_ms), client_id, buffers)
         try:
             connection._negotiate(deadline_ms)
         except Unreachable as error:

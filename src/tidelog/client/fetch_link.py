@@ -12,6 +12,7 @@ from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.connection import Room
 from tidelog.client.leaders import Led
+from tidelog.client.nearby_sockets import open_nearest
 from tidelog.client.sockets import Lying, now_ms
 from tidelog.wire.fetch import TOPIC_IDS, FetchRequest
 from tidelog.wire.fetch_client import FetchedPartition, read_fetch_response, write_fetch_request
@@ -62,7 +63,7 @@ class FetchLink:
         self.leader = led.leader
         self._client = client
         self._options = options
-        self._connection = client.connect(led.leader, now_ms() + client.timeout_ms)
+        self._connection = client.connect(led.leader, now_ms() + client.timeout_ms, open_nearest)
         self._asked = 0
         self._version = 0
         self.records: Records | None = None

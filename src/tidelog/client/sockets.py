@@ -8,8 +8,8 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from tidelog.base.ports import Buffer
 from tidelog.client.addresses import Address
@@ -82,6 +82,10 @@ class Stream:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+
+Opener: TypeAlias = Callable[[Address, int], Stream]
+"""Connects to an address until a deadline."""
 
 
 def readable(streams: Sequence[Stream], wait_ms: int) -> list[Stream]:
