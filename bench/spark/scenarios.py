@@ -6,7 +6,7 @@ compared by its rate.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,8 @@ from bench.spark.topics import Topics
 
 OURS, CONNECTOR, ROWS, PARQUET = "tidelog", "kafka", "row-at-a-time", "parquet"
 READY = "ready-made"
+FAR = "tidelog-by-port"
+"""Ours, as it reads from a broker on another machine."""
 _READY_ROWS_MAX = 20_000
 _READY_BYTES = 8 * 1024 * 1024
 """Of an Arrow batch: as ours are."""
@@ -130,8 +132,12 @@ def against_each(
 def beside_others(place: Place, sessions: Mapping[str, Session]) -> Iterator[dict[str, Session]]:
     """The others that sources are compared with have a session, too, as the connector has: what a
     virtual machine has run decides how it compiles."""
-    with our_session(place.folder / "others") as others:
-        yield {**dict.fromkeys((ROWS, PARQUET, READY), others), **sessions}
+    with our_session(place.folder / "others") as others, far_session(place) as far:
+        yield {**dict.fromkeys((ROWS, PARQUET, READY), others), FAR: far, **sessions}
+
+
+def far_session(place: Place) -> AbstractContextManager[Session]:
+    return our_session(place.folder / "far", is_far=True)
 
 
 # -- reading
@@ -200,11 +206,19 @@ def warm_aggregation(place: Place, sessions: Mapping[str, Session], value_bytes:
     all_of_them = [reader(place, sessions, kind, topic) for kind in [*place.kinds, ROWS]]
     all_of_them.append(aggregator(sessions[PARQUET], PARQUET, files))
     all_of_them.append(aggregator(sessions[READY], READY, ready_made(place, value_bytes)))
+    all_of_them.append(aggregator(sessions[FAR], FAR, place.topics.source(OURS, topic)))
     found = rates(name, all_of_them, place.effort.rounds, 2)
     # What no source in Python is above.
     bound = {READY: found[READY], ROWS: found[ROWS]}
     return [
         *against_each(name, found, {CONNECTOR: ">= 2", ROWS: ">= 10"}),
+        *(
+            compared(
+                f"{name}, {FAR} by {other}", {FAR: found[FAR], other: found[other]}, "M rows/s"
+            )
+            for other in (CONNECTOR, ROWS)
+            if other in found
+        ),
         compared(f"{name}, {READY} by {ROWS}", bound, "M rows/s"),
     ]
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from bench.load.processes import family, memory_of
 from bench.peers.spark_peer import SparkHome
+from tidelog.client.nearby_sockets import SWITCH
 from tidelog.spark.worker_python import worker_variables
 
 Source = tuple[str, str]
@@ -126,14 +127,17 @@ def our_session(
     folder: Path,
     *,
     is_plain: bool = False,
+    is_far: bool = False,
     sources: Sequence[Source] = (ROW_SOURCE, READY_SOURCE),
 ) -> Iterator[Session]:
     """With sources of the bench's own beside `tidelog`, by a program that calls `use_this_python`,
-    unless it is a plain one."""
+    unless it is a plain one; and as if the broker was on another machine, if it is a far one."""
     shutil.rmtree(folder, ignore_errors=True)
     # As they are where the package is installed.
     compileall.compile_dir(ROOT / "src", quiet=1)
-    variables = {} if is_plain else worker_variables()
+    variables = {} if is_plain else dict(worker_variables())
+    if is_far:
+        variables[SWITCH] = "no"
     with Session(PYTHON, {}, folder, variables=variables, sources=sources) as session:
         yield session
 

@@ -11,10 +11,9 @@ from confluent_kafka import Producer
 
 from support.bulk import batch_of, filled, made, records_in, whole
 from support.servers import Server, TidelogServer
-from tidelog.client import fetch_link
 from tidelog.client.client import Client
 from tidelog.client.fetching import PARTITION_BYTES_MAX, PIECE_BYTES, READ_COMMITTED, RangeReader
-from tidelog.client.sockets import open_stream
+from tidelog.client.nearby_sockets import SWITCH
 
 COUNT = 900
 RECORD_BYTES = 10_000
@@ -53,7 +52,7 @@ def through_the_port(
     address: str, topic: str, end: int, patch: pytest.MonkeyPatch, isolation_level: int = 0
 ) -> list[Chunk]:
     with patch.context() as patched:
-        patched.setattr(fetch_link, "open_nearest", open_stream)
+        patched.setenv(SWITCH, "no")
         return chunks(address, topic, end, isolation_level)
 
 

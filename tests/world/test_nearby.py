@@ -313,6 +313,16 @@ def test_a_head_that_comes_in_parts_is_one() -> None:
     stream.close()
 
 
+def test_whoever_does_not_want_it_takes_the_port(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, _ = listening(world)
+    monkeypatch.setenv(nearby_sockets.SWITCH, "no")
+    stream = open_nearest(Address(LOCAL, port), soon())
+    assert type(stream) is Stream
+    stream.close()
+
+
 def test_where_descriptors_do_not_come_through_the_port_is_taken(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,8 @@ from tidelog.client.addresses import Address
 from tidelog.client.errors import Unreachable
 from tidelog.client.sockets import Lying, Stream, lost, open_stream, seconds_until
 
+SWITCH: Final = "TIDELOG_NEARBY"
+"""An environment variable; with `no` all is received through ports, as from another machine."""
 _DESCRIPTORS_MAX: Final = 4
 _GIVEN_BYTES: Final = socket.CMSG_SPACE(_DESCRIPTORS_MAX * array("i").itemsize)
 
@@ -23,8 +25,12 @@ class _Way:
     is_open = True
 
 
+def _is_open() -> bool:
+    return _Way.is_open and os.environ.get(SWITCH) != "no"
+
+
 def open_nearest(address: Address, deadline_ms: int) -> Stream:
-    for name in _names_of(address) if _Way.is_open else ():
+    for name in _names_of(address) if _is_open() else ():
         nearby = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         nearby.setblocking(False)
         # An error here: nobody is there, or too many are waiting. The port is for all of them.
