@@ -11,9 +11,11 @@ from confluent_kafka import Producer
 
 from support.bulk import batch_of, filled, made, records_in, whole
 from support.servers import Server, TidelogServer
+from tidelog.client.addresses import Address
 from tidelog.client.client import Client
+from tidelog.client.errors import Unreachable
 from tidelog.client.fetching import PARTITION_BYTES_MAX, PIECE_BYTES, READ_COMMITTED, RangeReader
-from tidelog.client.nearby_sockets import SWITCH
+from tidelog.client.nearby_sockets import SWITCH, FileRange
 
 COUNT = 900
 RECORD_BYTES = 10_000
@@ -69,9 +71,9 @@ def test_what_lies_in_files_is_read_in_pieces_and_is_the_same(
     assert len(records_of(near)) == COUNT + 1
     assert records_of(near) == records_of(far)
     assert max(size for size, _ in far) > PARTITION_BYTES_MAX // 2
-    larger = [size for size, _ in near if size > PIECE_BYTES_MAX]
-    assert len(larger) == 1, "the batch that is larger than a piece"
-    assert larger[0] > LARGE_BYTES
+    large = next(index for index, (size, _) in enumerate(near) if size > LARGE_BYTES)
+    assert all(size < PIECE_BYTES_MAX for size, _ in near[:large])
+    assert max(size for size, _ in near[large:]) < 2 * LARGE_BYTES
     assert len(near) < 40, "pieces, not batches"
 
 
@@ -139,3 +141,51 @@ def test_a_broker_that_dies_is_not_believed_and_reading_goes_on_with_the_next(
         assert [offset for offset, _ in records] == list(range(COUNT + 1))
     finally:
         server.close()
+
+
+def test_batches_that_are_larger_than_a_piece_are_not_read_again_and_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = filled(client, new_name(), [batch_of([b"L" * 1_100_000]) for _ in range(20)], LARGE)
+    taken: list[int] = []
+    read_into = FileRange.read_into
+
+    def counting(lying: FileRange, buffer: memoryview, at: int) -> None:
+        taken.append(len(buffer))
+        read_into(lying, buffer, at)
+
+    monkeypatch.setattr(FileRange, "read_into", counting)
+    with RangeReader(client) as reader:
+        size = sum(len(chunk) for chunk in reader.read(whole(topic, 20)))
+    assert size > 20 * 1_100_000
+    assert sum(taken) < 1.7 * size
+
+
+def test_a_reader_that_was_closed_in_the_middle_goes_on(client: Client) -> None:
+    topic = filled(client, new_name(), batches(), LARGE)
+    with RangeReader(client) as reader:
+        found = reader.read(whole(topic, COUNT + 1))
+        records = records_in(next(found))
+        reader.close()
+        for chunk in found:
+            records += records_in(chunk)
+    assert [offset for offset, _ in records] == list(range(COUNT + 1))
+
+
+def test_whoever_had_trouble_beside_a_port_takes_the_port(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside it may be another broker, where several share an address."""
+    topic = filled(client, new_name(), batches(), LARGE)
+
+    def fail(_lying: FileRange, _buffer: memoryview, _at: int) -> None:
+        raise Unreachable(Address("here", 1), "not here")
+
+    monkeypatch.setattr(FileRange, "read_into", fail)
+    with RangeReader(client) as reader:
+        offsets = [
+            offset
+            for chunk in reader.read(whole(topic, COUNT + 1))
+            for offset, _ in records_in(chunk)
+        ]
+    assert offsets == list(range(COUNT + 1))

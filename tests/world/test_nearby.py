@@ -6,18 +6,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support.peers import LOCAL, Peer, World, worlds
-from tidelog.base.nearby import ANY_HOST, HEAD, name_beside
+from tidelog.base.nearby import HEAD, name_beside
 from tidelog.base.ports import Connection
 from tidelog.client import nearby_sockets
 from tidelog.client.addresses import Address
 from tidelog.client.errors import Unreachable
 from tidelog.client.nearby_sockets import NearbyStream, open_nearest
 from tidelog.client.sockets import Lying, Stream, now_ms
+from tidelog.world.real.nearby import NearbyConnection
 
 NOBODY = 65_534
 SECONDS_MAX = 60
@@ -252,14 +254,47 @@ def test_behind_a_listener_that_is_closed_nobody_is(world: World) -> None:
     world.listeners.append(world.network.listen(LOCAL, port, lambda _: None))
 
 
-def test_a_name_that_is_taken_is_an_error_and_gives_the_port_back(world: World) -> None:
+def test_where_a_name_is_taken_the_port_is_for_all(world: World) -> None:
     with socket.create_server((LOCAL, 0)) as server:
         port = server.getsockname()[1]
     with socket.socket(socket.AF_UNIX) as taken:
         taken.bind(name_beside(LOCAL, port))
-        with pytest.raises(OSError, match=f"cannot listen beside {LOCAL}:{port}"):
-            world.network.listen(LOCAL, port, lambda _: None)
-    world.listeners.append(world.network.listen(LOCAL, port, lambda _: None))
+        world.listeners.append(world.network.listen(LOCAL, port, lambda _: None))
+        stream = open_nearest(Address(LOCAL, port), soon())
+        assert type(stream) is Stream
+        stream.close()
+    ((what, error),) = world.errors
+    world.errors.clear()
+    assert what == f"port {port}: clients of this machine come through it"
+    assert isinstance(error, OSError)
+
+
+def test_brokers_of_both_kinds_of_address_share_a_port(world: World) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        port = server.getsockname()[1]
+    reached: list[str] = []
+    for host in ("0.0.0.0", "::"):
+        accept = partial(noted, reached, host)
+        world.listeners.append(world.network.listen(host, port, accept))
+    for host, answering in ((LOCAL, "0.0.0.0"), ("::1", "::")):
+        stream = open_nearest(Address(host, port), soon())
+        assert isinstance(stream, NearbyStream)
+        world.until(lambda: bool(reached))
+        assert reached.pop() == answering
+        stream.close()
+
+
+def noted(reached: list[str], host: str, connection: Connection) -> Peer:
+    reached.append(host)
+    return Peer(connection)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "8.8.8.8"])
+def test_an_address_of_another_machine_is_not_looked_for_here(world: World, host: str) -> None:
+    port, peers = listening(world, "")
+    with pytest.raises(Unreachable):
+        open_nearest(Address(host, port), now_ms() + 100)
+    assert peers == []
 
 
 @needs_root
@@ -284,7 +319,7 @@ def test_another_user_who_took_a_name_is_not_believed() -> None:
             user=NOBODY,
             seconds=SECONDS_MAX,
             call="bind",
-            name=name_beside(ANY_HOST, address.port),
+            name=name_beside(LOCAL, address.port),
             then="found.listen(); print(flush=True); sys.stdin.read()",
         )
         command = [sys.executable, "-c", script]
@@ -323,18 +358,51 @@ def test_whoever_does_not_want_it_takes_the_port(
     stream.close()
 
 
-def test_where_descriptors_do_not_come_through_the_port_is_taken(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nearby_sockets, "_Way", type("_Way", (), {"is_open": True}))
-    port, _ = listening(world)
+def test_a_file_that_does_not_come_through_is_told() -> None:
+    """A sandbox may forbid it, or the client have too many open."""
     ours, theirs = socket.socketpair()
-    stream = NearbyStream(Address(LOCAL, port), ours)
+    stream = NearbyStream(Address(LOCAL, 1), ours)
     with theirs:
         theirs.sendall(HEAD.pack(4, 0))
         with pytest.raises(Unreachable, match="handed over a file that did not come"):
             stream.receive_into(memoryview(bytearray(1)), soon())
     stream.close()
-    port_stream = open_nearest(Address(LOCAL, port), soon())
-    assert type(port_stream) is Stream
-    port_stream.close()
+
+
+def test_what_is_handed_over_can_only_be_read(world: World) -> None:
+    ours, theirs = socket.socketpair()
+    connection = NearbyConnection(world.loop, theirs, "peer", set())
+    file = world.disk.open(f"{world.folder}/file", "create")
+    file.pwrite(CONTENT, 0)
+    connection.send_file(file, 0, 1000)
+    connection.flush()
+    _, (descriptor,), _, _ = socket.recv_fds(ours, HEAD.size, 1)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(descriptor, b"?", 0)
+    assert os.pread(descriptor, 1000, 0) == CONTENT[:1000]
+    os.close(descriptor)
+    connection.abandon("enough")
+    ours.close()
+
+
+def test_a_file_that_is_cut_before_it_is_handed_over_counts_too(world: World) -> None:
+    stream, peer = met(world)
+    file = world.disk.open(f"{world.folder}/file", "create")
+    file.pwrite(CONTENT, 0)
+    peer.connection.send_file(file, 0, 1000)
+    file.truncate(999)
+    world.until(lambda: bool(peer.closings))
+    assert stream.receive_into(memoryview(bytearray(1)), soon()) == 0
+    stream.close()
+
+
+def test_a_file_that_got_the_number_of_one_that_was_removed_is_another(world: World) -> None:
+    stream, peer, path, lying = handed(world)
+    file = world.disk.open(path, "write")
+    file.truncate(len(CONTENT))
+    assert peer.closings == []
+    new = world.disk.open(f"{world.folder}/new", "create")
+    new.truncate(0)
+    assert read(lying) == CONTENT[:1000]
+    lying.close()
+    stream.close()

@@ -13,11 +13,19 @@ from typing import Final
 HEAD: Final = Struct("<qq")
 """How many bytes, and their position in the file, or `INLINE`."""
 INLINE: Final = -1
-ANY_HOST: Final = "*"
+BOTH_KINDS: Final = "*"
+"""In place of an address: all of this machine, of IPv4 and of IPv6."""
 CREDENTIALS: Final = Struct("iII")
 """Process, user and group at the other end of a Unix socket."""
+_UNKNOWN_USER: Final = 65_534
+"""As Linux calls every user that a namespace does not know."""
 
 
 def name_beside(host: str, port: int) -> bytes:
-    """Of the socket beside a port that is listened on at an address, or at `ANY_HOST`."""
+    """Of the socket beside a port that is listened on at an address."""
     return f"\0tidelog/{host}:{port}".encode()
+
+
+def is_same_user(credentials: bytes, own: int) -> bool:
+    _, user, _ = CREDENTIALS.unpack(credentials)
+    return bool(user == own != _UNKNOWN_USER)

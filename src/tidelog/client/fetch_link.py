@@ -12,16 +12,11 @@ from tidelog.client import apis
 from tidelog.client.client import Client
 from tidelog.client.connection import Room
 from tidelog.client.leaders import Led
-from tidelog.client.nearby_sockets import open_nearest
-from tidelog.client.sockets import Lying, now_ms
+from tidelog.client.sockets import Lying, Opener, now_ms
 from tidelog.wire.fetch import TOPIC_IDS, FetchRequest
 from tidelog.wire.fetch_client import FetchedPartition, read_fetch_response, write_fetch_request
 
 _TOTAL_BYTES_MAX: Final = 0x7FFF_FFFF
-_LYING_BYTES: Final = 16 * 1024 * 1024
-"""What is asked for at once where it need not be received: questions cost, memory does not."""
-_LYING_FROM: Final = 1024 * 1024
-"""Whoever asks for less wants no more."""
 _NO_EPOCH: Final = -1
 _FROM_CONSUMER: Final = -1
 
@@ -59,11 +54,11 @@ class Records:
 class FetchLink:
     """A connection of its own to one broker; one question at a time."""
 
-    def __init__(self, client: Client, led: Led, options: FetchOptions) -> None:
+    def __init__(self, client: Client, led: Led, options: FetchOptions, opener: Opener) -> None:
         self.leader = led.leader
         self._client = client
         self._options = options
-        self._connection = client.connect(led.leader, now_ms() + client.timeout_ms, open_nearest)
+        self._connection = client.connect(led.leader, now_ms() + client.timeout_ms, opener)
         self._asked = 0
         self._version = 0
         self.records: Records | None = None
@@ -81,8 +76,6 @@ class FetchLink:
         api = apis.FETCH if led.topic_id else apis.limited(apis.FETCH, TOPIC_IDS - 1)
         version = apis.choose_version(api, self._connection.versions)
         named = led.topic_id if led.topic_id and version >= TOPIC_IDS else topic
-        if self._connection.stream.is_nearby and bytes_max >= _LYING_FROM:
-            bytes_max = max(bytes_max, _LYING_BYTES)
         request = FetchRequest()
         request.max_wait_ms = self._options.wait_ms_max
         request.min_bytes = 1

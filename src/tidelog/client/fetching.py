@@ -19,8 +19,9 @@ from tidelog.client.connection import Room
 from tidelog.client.errors import Unreachable
 from tidelog.client.fetch_link import FetchLink, FetchOptions
 from tidelog.client.leaders import MOVED, NOT_LEADING, PAUSE_MS, Led, find_leader, leader_of
+from tidelog.client.nearby_sockets import open_nearest
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
-from tidelog.client.sockets import now_ms, pause_ms
+from tidelog.client.sockets import Opener, now_ms, open_stream, pause_ms
 from tidelog.wire.fetch_client import FetchedPartition
 
 PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -28,6 +29,7 @@ PIECE_BYTES: Final = 1024 * 1024
 """What is read at once of an answer that lies in a file: it stays in a processor's caches."""
 WAIT_MS_MAX: Final = 500
 READ_COMMITTED: Final = 1
+_LARGE_PIECE_BYTES: Final = 4 * PIECE_BYTES
 _ANSWER_BYTES: Final = 4096
 """What an answer has around its records."""
 _HOLE_ANSWERS: Final = 3
@@ -84,6 +86,7 @@ class RangeReader(Closing):
         self.options = FetchOptions(wait_ms_max=wait_ms_max, isolation_level=isolation_level)
         self.room = Room(partition_bytes_max + _ANSWER_BYTES)
         self._link: FetchLink | None = None
+        self._opener: Opener = open_nearest
 
     def close(self) -> None:
         if self._link is not None:
@@ -114,11 +117,16 @@ class RangeReader(Closing):
         """Whether the next chunk is under way."""
         return self._link is not None and self._link.is_asked
 
+    def take_port(self) -> None:
+        """From now on: whoever answers beside a port may be another than who answers there, where
+        addresses are shared, and what he hands over may not come through."""
+        self._opener = open_stream
+
     def link_to(self, led: Led) -> FetchLink:
         if self._link is not None and self._link.leader != led.leader:
             self.close()
         if self._link is None:
-            self._link = FetchLink(self.client, led, self.options)
+            self._link = FetchLink(self.client, led, self.options, self._opener)
         return self._link
 
 
@@ -215,9 +223,11 @@ class _Reading:
 
     def _take(self, at: int) -> memoryview:
         """The whole batches of the answer from a position on, as far as they are read at once."""
-        assert self._link is not None
-        assert self._link.records is not None
-        records = self._link.records
+        records = None if self._link is None else self._link.records
+        if records is None:
+            # The reader was closed in between.
+            self._taken_up_to = None
+            return memoryview(b"")
         # What was aborted is told by the whole of an answer.
         piece = records.piece(at, records.size if self._aborted else self._piece_bytes)
         is_last = at + len(piece) == records.size
@@ -233,7 +243,7 @@ class _Reading:
         if self._position < self._wanted.end <= walked.next_offset:
             self._position = walked.next_offset
         elif not is_last:
-            self._piece_bytes = max(walked.cut_bytes, 2 * len(piece))
+            self._piece_bytes = _more_than(len(piece), walked.cut_bytes)
             self._taken_up_to = at
         elif not at:
             self._ask_for_more(walked)
@@ -262,7 +272,6 @@ class _Reading:
 
     def _progress(self) -> None:
         self._bytes_max = self._reader.partition_bytes_max
-        self._piece_bytes = PIECE_BYTES
         self._empty_answers = 0
         self.resume()
 
@@ -339,6 +348,7 @@ class _Reading:
 
     def _try_again(self, error: KafkaError | Unreachable) -> None:
         self._drop_link()
+        self._reader.take_port()
         if now_ms() + PAUSE_MS <= self._deadline_ms:
             if isinstance(error, KafkaError) and error.code in NOT_LEADING | _GONE:
                 self._client.hear_all([self._wanted.topic])
@@ -355,3 +365,9 @@ class _Reading:
         self._link = None
         self._taken_up_to = None
         self._reader.close()
+
+
+def _more_than(piece_bytes: int, batch_bytes: int) -> int:
+    """Of a file is read at once from now on, so that large batches are not read again and again,
+    each time a little further."""
+    return max(batch_bytes, min(4 * batch_bytes, _LARGE_PIECE_BYTES), 2 * piece_bytes)

@@ -6,31 +6,29 @@ import os
 import select
 import socket
 from array import array
-from typing import Final
+from typing import Any, Final
 
-from tidelog.base.nearby import ANY_HOST, CREDENTIALS, HEAD, INLINE, name_beside
+from tidelog.base.nearby import (
+    BOTH_KINDS,
+    CREDENTIALS,
+    HEAD,
+    INLINE,
+    is_same_user,
+    name_beside,
+)
 from tidelog.client.addresses import Address
 from tidelog.client.errors import Unreachable
 from tidelog.client.sockets import Lying, Stream, lost, open_stream, seconds_until
 
 SWITCH: Final = "TIDELOG_NEARBY"
 """An environment variable; with `no` all is received through ports, as from another machine."""
+_LOOPBACK: Final = "127."
 _DESCRIPTORS_MAX: Final = 4
 _GIVEN_BYTES: Final = socket.CMSG_SPACE(_DESCRIPTORS_MAX * array("i").itemsize)
 
 
-class _Way:
-    """Whether descriptors come through, which a system may forbid."""
-
-    is_open = True
-
-
-def _is_open() -> bool:
-    return _Way.is_open and os.environ.get(SWITCH) != "no"
-
-
 def open_nearest(address: Address, deadline_ms: int) -> Stream:
-    for name in _names_of(address) if _is_open() else ():
+    for name in _names_of(address) if os.environ.get(SWITCH) != "no" else ():
         nearby = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         nearby.setblocking(False)
         # An error here: nobody is there, or too many are waiting. The port is for all of them.
@@ -47,27 +45,26 @@ def _names_of(address: Address) -> list[bytes]:
         return []
     names = []
     for family, _, _, _, place in found:
-        host = str(place[0])
-        if _is_here(family, host):
-            names += [name_beside(host, address.port), name_beside(ANY_HOST, address.port)]
+        if _is_here(family, place):
+            every = "0.0.0.0" if family == socket.AF_INET else "::"
+            hosts = (str(place[0]), every, BOTH_KINDS)
+            names += [name_beside(host, address.port) for host in hosts]
     return names
 
 
-def _is_here(family: socket.AddressFamily, host: str) -> bool:
-    """Whether an address is one of this machine, as then it can be listened on."""
+def _is_here(family: socket.AddressFamily, place: Any) -> bool:
+    """Whether an address is one of this machine: it speaks to itself from there."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError:
+        if probe.connect_ex(place):
             return False
-        return True
+        host = str(place[0])
+        return host.startswith(_LOOPBACK) or probe.getsockname()[0] == host
 
 
 def _is_of_this_user(nearby: socket.socket) -> bool:
     """As anybody may take a name that a broker has not taken."""
     packed = nearby.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    _, user, _ = CREDENTIALS.unpack(packed)
-    return bool(user == os.geteuid())
+    return is_same_user(packed, os.geteuid())
 
 
 class FileRange:
@@ -78,6 +75,7 @@ class FileRange:
         self._address = address
         self._file = file
         self._position = at
+        self._connected = connected
         self._ending = select.poll()
         self._ending.register(connected, select.POLLRDHUP)
 
@@ -88,7 +86,7 @@ class FileRange:
                 size = os.preadv(self._file, (buffer[filled:],), self._position + at + filled)
             except OSError as error:
                 raise lost(self._address, error) from error
-            if size == 0 or self._ending.poll(0):
+            if size == 0 or self._connected.fileno() < 0 or self._ending.poll(0):
                 # It was cut off meanwhile, or may have been: what is there now may be other bytes.
                 why = f"{self._address} closed the connection"
                 raise Unreachable(self._address, why)
@@ -101,8 +99,6 @@ class FileRange:
 
 
 class NearbyStream(Stream):
-    is_nearby = True
-
     def __init__(self, address: Address, connected: socket.socket) -> None:
         super().__init__(address, connected)
         self._left = 0
@@ -121,6 +117,8 @@ class NearbyStream(Stream):
             else:
                 self._range.read_into(part, self._done)
                 size = len(part)
+        except Unreachable:
+            raise
         except OSError as error:
             raise lost(self.address, error) from error
         self._left -= size
@@ -133,6 +131,8 @@ class NearbyStream(Stream):
         try:
             if not self._left and not self._is_led_in(deadline_ms):
                 return None
+        except Unreachable:
+            raise
         except OSError as error:
             raise lost(self.address, error) from error
         if self._done:
@@ -162,7 +162,6 @@ class NearbyStream(Stream):
         self._left, position = HEAD.unpack(head)
         self._done = 0
         if position != INLINE and file < 0:
-            _Way.is_open = False
             raise Unreachable(self.address, f"{self.address} handed over a file that did not come")
         if position != INLINE:
             self._range = FileRange(self.address, self._socket, file, position)

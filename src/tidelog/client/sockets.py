@@ -42,8 +42,6 @@ class Lying(Protocol):
 class Stream:
     """A connection as bytes in and bytes out."""
 
-    is_nearby = False
-
     def __init__(self, address: Address, connected: socket.socket) -> None:
         self.address = address
         self._socket = connected

@@ -12,7 +12,7 @@ import os
 import stat
 
 from tidelog.base.ports import Buffer, File, FileInfo, Lock, OpenMode
-from tidelog.world.real.handed import before_cutting
+from tidelog.world.real.handed import readers_beyond
 
 _FLAGS = {
     "read": os.O_RDONLY | os.O_CLOEXEC,
@@ -87,7 +87,8 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         try:
-            before_cutting(self._descriptor, size)
+            for reader in readers_beyond(self._descriptor, size):
+                reader.end()
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise _with_name(error, self._path) from None

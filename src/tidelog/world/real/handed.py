@@ -19,14 +19,17 @@ class Handed:
         self._ends: dict[tuple[int, int], int] = {}
 
     def add(self, descriptor: int, end: int) -> None:
-        file = _identity(descriptor)
+        found = os.fstat(descriptor)
+        file = found.st_dev, found.st_ino
         self._ends[file] = max(end, self._ends.get(file, 0))
 
-    def end_if_beyond(self, file: tuple[int, int], size: int) -> None:
+    def reaches(self, file: tuple[int, int], size: int) -> bool:
+        return self._ends.get(file, 0) > size
+
+    def end(self) -> None:
         """The other side sees it at once; this one, when it looks."""
-        if self._ends.get(file, 0) > size:
-            with suppress(OSError):
-                self._connected.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._connected.shutdown(socket.SHUT_RDWR)
 
 
 def note(handed: Handed) -> Handed:
@@ -38,14 +41,13 @@ def forget(handed: Handed) -> None:
     _open.discard(handed)
 
 
-def before_cutting(descriptor: int, size: int) -> None:
-    """Called before a file is cut to a size."""
-    if _open:
-        file = _identity(descriptor)
-        for handed in list(_open):
-            handed.end_if_beyond(file, size)
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
+def readers_beyond(descriptor: int, size: int) -> "list[Handed]":
+    """Of a file that is about to be cut to a size. One that is no larger may have the number of
+    another that was removed."""
+    if not _open:
+        return []
     found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino
+    if found.st_size <= size:
+        return []
+    file = found.st_dev, found.st_ino
+    return [handed for handed in list(_open) if handed.reaches(file, size)]

@@ -48,6 +48,7 @@ class RealListener:
         network: "RealNetwork",
         listening: socket.socket,
         accept: Accept,
+        port: int,
         beside: "RealListener | None" = None,
     ) -> None:
         self._network = network
@@ -58,7 +59,7 @@ class RealListener:
         self._is_closed = False
         self._beside = beside
         self._is_nearby = listening.family == socket.AF_UNIX
-        self.port: int = 0 if self._is_nearby else listening.getsockname()[1]
+        self.port = port
         self._listen()
 
     def close(self) -> None:
@@ -129,12 +130,18 @@ class RealNetwork:
 
     def listen(self, host: str, port: int, accept: Accept) -> RealListener:
         listening = open_listening(host, port, self._options)
+        taken = listening.getsockname()[1]
+        beside = self._beside(listening, taken, accept)
+        return RealListener(self, listening, accept, taken, beside)
+
+    def _beside(self, listening: socket.socket, port: int, accept: Accept) -> RealListener | None:
+        """Clients can do without, if somebody has taken the name."""
         try:
             beside = listen_beside(listening, self._options.backlog)
-        except OSError:
-            listening.close()
-            raise
-        return RealListener(self, listening, accept, RealListener(self, beside, accept))
+        except OSError as error:
+            self.loop.on_error(f"port {port}: clients of this machine come through it", error)
+            return None
+        return RealListener(self, beside, accept, port)
 
     def connect(self, host: str, port: int, opened: Opened) -> None:
         def found(addresses: list[Address] | Exception) -> None:
