@@ -96,16 +96,17 @@ class FetchLink:
         deadline_ms = now_ms() + timeout_ms + self._options.wait_ms_max
         frame, lying = self._connection.receive_around(room, deadline_ms, timeout_ms)
         asked, self._asked = self._asked, 0
-        fetched = None
         try:
             fetched = self._read(frame, asked)
-        finally:
             records = None if fetched is None else fetched.records
-            if records and (lying is None or lying.size == len(records)):
-                self.records = Records(records, lying)
-            elif lying is not None:
-                lying.close()
+            if lying is not None and (records is None or len(records) != lying.size):
                 raise self._connection.not_understood(f"{lying.size} bytes of a file")
+        except BaseException:
+            if lying is not None:
+                lying.close()
+            raise
+        if records:
+            self.records = Records(records, lying)
         return fetched
 
     def _read(self, frame: memoryview, asked: int) -> FetchedPartition | None:
