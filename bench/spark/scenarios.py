@@ -23,7 +23,7 @@ FAR = "tidelog-by-port"
 """Ours, as it reads from a broker on another machine."""
 _READY_ROWS_MAX = 20_000
 _READY_BYTES = 8 * 1024 * 1024
-"""Of an Arrow batch: as ours are."""
+"""Of an Arrow batch: as ours are through the port."""
 SIZES = {100: "100 B", 1000: "1 KB"}
 MILLION = 1e6
 

@@ -50,17 +50,24 @@ class World:
         self.listeners.append(listener)
         return listener.port
 
-    def meet(self, room: int = 65_536) -> "tuple[Peer, Peer]":
-        """Two ends of one connection: who asked for it, and who was asked."""
-        answering: list[Peer] = []
+    def answering(self, host: str = LOCAL, room: int = 65_536) -> "tuple[int, list[Peer]]":
+        """A port that is listened on, and who was met there."""
+        peers: list[Peer] = []
 
         def accept(connection: Connection) -> Peer:
-            answering.append(Peer(connection, room))
-            return answering[-1]
+            peers.append(Peer(connection, room))
+            return peers[-1]
 
-        asking = self.dial(self.listen(accept), room)
-        self.until(lambda: bool(answering))
-        return asking, answering[0]
+        listener = self.network.listen(host, 0, accept)
+        self.listeners.append(listener)
+        return listener.port, peers
+
+    def meet(self, room: int = 65_536) -> "tuple[Peer, Peer]":
+        """Two ends of one connection: who asked for it, and who was asked."""
+        port, peers = self.answering(room=room)
+        asking = self.dial(port, room)
+        self.until(lambda: bool(peers))
+        return asking, peers[0]
 
     def dial(self, port: int, room: int = 65_536) -> "Peer":
         found: list[Peer] = []

@@ -45,20 +45,8 @@ def soon() -> int:
     return now_ms() + SECONDS_MAX * 1000
 
 
-def listening(world: World, host: str = LOCAL) -> tuple[int, list[Peer]]:
-    peers: list[Peer] = []
-
-    def accept(connection: Connection) -> Peer:
-        peers.append(Peer(connection))
-        return peers[-1]
-
-    listener = world.network.listen(host, 0, accept)
-    world.listeners.append(listener)
-    return listener.port, peers
-
-
 def met(world: World) -> tuple[NearbyStream, Peer]:
-    port, peers = listening(world)
+    port, peers = world.answering()
     stream = open_nearest(Address(LOCAL, port), soon())
     assert isinstance(stream, NearbyStream)
     world.until(lambda: bool(peers))
@@ -223,7 +211,7 @@ def test_a_connection_that_is_aborted_says_no_more(world: World) -> None:
 
 
 def test_a_broker_of_all_interfaces_is_found_by_each_of_them(world: World) -> None:
-    port, peers = listening(world, "")
+    port, peers = world.answering("")
     for host in (LOCAL, "localhost", "127.0.0.2"):
         stream = open_nearest(Address(host, port), soon())
         assert isinstance(stream, NearbyStream), host
@@ -232,7 +220,7 @@ def test_a_broker_of_all_interfaces_is_found_by_each_of_them(world: World) -> No
 
 
 def test_a_broker_of_one_address_is_not_found_by_another(world: World) -> None:
-    port, peers = listening(world)
+    port, peers = world.answering()
     with pytest.raises(Unreachable, match="connection refused"):
         open_nearest(Address("127.0.0.2", port), soon())
     assert peers == []
@@ -246,7 +234,7 @@ def test_whatever_has_only_a_port_is_reached_through_it() -> None:
 
 
 def test_behind_a_listener_that_is_closed_nobody_is(world: World) -> None:
-    port, _ = listening(world)
+    port, _ = world.answering()
     for listener in world.listeners:
         listener.close()
     with pytest.raises(Unreachable, match="connection refused"):
@@ -291,7 +279,7 @@ def noted(reached: list[str], host: str, connection: Connection) -> Peer:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "8.8.8.8"])
 def test_an_address_of_another_machine_is_not_looked_for_here(world: World, host: str) -> None:
-    port, peers = listening(world, "")
+    port, peers = world.answering("")
     with pytest.raises(Unreachable):
         open_nearest(Address(host, port), now_ms() + 100)
     assert peers == []
@@ -299,7 +287,7 @@ def test_an_address_of_another_machine_is_not_looked_for_here(world: World, host
 
 @needs_root
 def test_another_user_is_sent_away(world: World) -> None:
-    port, peers = listening(world)
+    port, peers = world.answering()
     name = name_beside(LOCAL, port)
     script = AS_NOBODY.format(
         user=NOBODY, seconds=SECONDS_MAX, call="connect", name=name, then="assert not found.recv(1)"
@@ -351,7 +339,7 @@ def test_a_head_that_comes_in_parts_is_one() -> None:
 def test_whoever_does_not_want_it_takes_the_port(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port, _ = listening(world)
+    port, _ = world.answering()
     monkeypatch.setenv(nearby_sockets.SWITCH, "no")
     stream = open_nearest(Address(LOCAL, port), soon())
     assert type(stream) is Stream
@@ -397,12 +385,12 @@ def test_a_file_that_is_cut_before_it_is_handed_over_counts_too(world: World) ->
 
 
 def test_a_file_that_got_the_number_of_one_that_was_removed_is_another(world: World) -> None:
+    """It is new and empty, and is often cut to nothing before it is written."""
     stream, peer, path, lying = handed(world)
-    file = world.disk.open(path, "write")
-    file.truncate(len(CONTENT))
-    assert peer.closings == []
-    new = world.disk.open(f"{world.folder}/new", "create")
-    new.truncate(0)
-    assert read(lying) == CONTENT[:1000]
     lying.close()
+    os.truncate(path, 0)
+    world.disk.open(path, "write").truncate(0)
+    peer.connection.send(b"tide")
+    sent(world, peer)
+    assert received(stream, 4) == b"tide"
     stream.close()

@@ -33,15 +33,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def connected(world: World, host: str = LOCAL) -> tuple[socket.socket, Peer]:
     """A plain socket, and the peer it reached."""
-    peers: list[Peer] = []
-
-    def accept(connection: Connection) -> Peer:
-        peers.append(Peer(connection))
-        return peers[-1]
-
-    listener = world.network.listen(host, 0, accept)
-    world.listeners.append(listener)
-    client = socket.create_connection((host or LOCAL, listener.port), timeout=60)
+    port, peers = world.answering(host)
+    client = socket.create_connection((host or LOCAL, port), timeout=60)
     world.until(lambda: bool(peers))
     return client, peers[0]
 

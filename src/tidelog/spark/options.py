@@ -280,8 +280,8 @@ def _fetch_bytes(values: OptionValues) -> int:
 
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
-"""Where records are large each fetch is an Arrow batch, which has its price whatever its size:
-those of 1 KB are read a tenth faster than by 4 MB at a time."""
+"""Where large records come through a port each fetch is an Arrow batch, which has its price
+whatever its size: those of 1 KB are read a tenth faster than by 4 MB at a time."""
 _FETCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
